@@ -79,17 +79,17 @@ def document(
     }
 
 
-def with_approval_condition(found: Doc, kind: str = "Approved") -> Doc:
+def with_approval_condition(request_object: Doc, kind: str = "Approved") -> Doc:
     """The request as ``kubectl certificate approve`` and ``deny`` write it."""
     verb = {"Approved": "approve", "Denied": "deny"}[kind]
     condition = {"type": kind, "status": "True", "reason": f"Kubectl{verb.title()}", "message": f"by {verb}"}
-    status = found.get("status") or {}
-    return {**found, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
+    status = request_object.get("status") or {}
+    return {**request_object, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
 
 
-def certificate_in(found: Doc) -> x509.Certificate | None:
+def certificate_in(request_object: Doc) -> x509.Certificate | None:
     """The issued certificate, if any."""
-    encoded = found["status"].get("certificate")
+    encoded = request_object["status"].get("certificate")
     return x509.load_pem_x509_certificate(base64.b64decode(encoded)) if encoded else None
 
 

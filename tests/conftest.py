@@ -216,7 +216,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     cluster = item.config.stash.get(_SHARED, None)
     if cluster is None or nextitem is None or not hasattr(item.config, "workerinput"):
         return
-    marks = [each.get_closest_marker("xdist_group") for each in (item, nextitem)]
+    marks = [test_item.get_closest_marker("xdist_group") for test_item in (item, nextitem)]
     uses_cluster, next_uses_cluster = (mark and mark.args[0] == GROUPS["shared"] for mark in marks)
     if uses_cluster and not next_uses_cluster:
         cluster.stop()

@@ -27,10 +27,10 @@ def save(url: str, path: Path) -> Path:
 
 
 def _varint(number: int) -> bytes:
-    found = b""
+    encoded = b""
     while number > 0x7F:
-        found, number = found + bytes([number & 0x7F | 0x80]), number >> 7
-    return found + bytes([number])
+        encoded, number = encoded + bytes([number & 0x7F | 0x80]), number >> 7
+    return encoded + bytes([number])
 
 
 def put(revision: int, key: bytes, value: bytes = b"v", *, modified: int | None = None, sub: int = 0) -> Pair:

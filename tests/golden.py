@@ -19,29 +19,29 @@ class Golden:
         self._directory = directory
         self._write = write
 
-    def check(self, name: str, found: Results) -> None:
+    def check(self, name: str, output: Results) -> None:
         """Fail with every case that differs from the file, in the order of the file."""
         path = self._directory / f"{name}.json"
         if self._write:
             path.parent.mkdir(exist_ok=True)
-            path.write_text(_text(found), encoding="utf-8")
+            path.write_text(_text(output), encoding="utf-8")
         expected: Results = json.loads(path.read_text(encoding="utf-8"))
-        plain: Results = json.loads(json.dumps(found))
+        plain: Results = json.loads(json.dumps(output))
         differing = [case for case in {**expected, **plain} if expected.get(case) != plain.get(case)]
         assert not differing, "\n".join(line for case in differing for line in _difference(case, expected, plain))
 
 
-def _text(found: Results) -> str:
+def _text(text: Results) -> str:
     """JSON with one result per line, for readable differences between versions of the file."""
     cases = []
-    for case, results in found.items():
+    for case, results in text.items():
         lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in results)
         cases.append(f"{json.dumps(case, ensure_ascii=False)}: [\n{lines}\n]")
     return "{\n" + ",\n".join(cases) + "\n}\n"
 
 
-def _difference(case: str, expected: Results, found: Results) -> list[str]:
-    before, after = list(expected.get(case, ())), list(found.get(case, ()))
+def _difference(case: str, expected: Results, text: Results) -> list[str]:
+    before, after = list(expected.get(case, ())), list(text.get(case, ()))
     lines = [f"{case}:"]
     for number in range(max(len(before), len(after))):
         one, other = (repr(results[number]) if number < len(results) else "nothing" for results in (before, after))

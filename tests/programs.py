@@ -61,9 +61,9 @@ class Program:
             # The log can be long: it is searched again only after it has grown.
             size = self.path.stat().st_size
             if size != searched_size or ended:
-                found = re.search(pattern, self.log)
-                if found is not None:
-                    return found[0]
+                match = re.search(pattern, self.log)
+                if match is not None:
+                    return match[0]
                 searched_size = size
             assert not ended, f"{self.name} exited with {self.code} before {pattern!r}:\n{self.log[-4000:]}"
             assert time.monotonic() < deadline, f"{self.name} never printed {pattern!r}:\n{self.log[-4000:]}"
@@ -161,7 +161,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], description: str, seconds: float = 60.0) -> None:
     """Wait until the condition is true. ``what`` describes it in the failure.
 
     The pause between two evaluations is as long as an evaluation, which may run a program and compete for the
@@ -171,7 +171,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> 
     began = time.monotonic()
     while not condition():
         now = time.monotonic()
-        assert now < deadline, f"never true within {seconds} s: {what}"
+        assert now < deadline, f"never true within {seconds} s: {description}"
         time.sleep(min(max(0.03, now - began), 0.3))
         began = time.monotonic()
 

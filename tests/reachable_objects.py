@@ -35,6 +35,6 @@ def reachable_objects(roots: Iterable[Any], is_foreign: Callable[[Any], bool]) -
     return observed
 
 
-def by_type(found: dict[int, Any]) -> Counter[str]:
+def by_type(obj: dict[int, Any]) -> Counter[str]:
     """The number of objects of each type."""
-    return Counter(f"{type(value).__module__}.{type(value).__qualname__}" for value in found.values())
+    return Counter(f"{type(value).__module__}.{type(value).__qualname__}" for value in obj.values())

@@ -474,7 +474,7 @@ def _free_ports(count: int) -> list[int]:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for item in sockets:
             item.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        return [opened.getsockname()[1] for opened in sockets]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

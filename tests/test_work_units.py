@@ -55,13 +55,13 @@ def scheduling(tests: list[str], workers: list[Any]) -> WorkUnits:
     return result
 
 
-def run(found: WorkUnits, workers: list[Any], done: Counter[Worker]) -> None:
+def run(tests_found: WorkUnits, workers: list[Any], done: Counter[Worker]) -> None:
     """Each worker in turn runs one test, until none is left."""
     while any(done[worker] < len(worker.given) for worker in workers):
         for worker in workers:
             if done[worker] < len(worker.given):
                 done[worker] += 1
-                found.mark_test_complete(worker, worker.given[done[worker] - 1])
+                tests_found.mark_test_complete(worker, worker.given[done[worker] - 1])
 
 
 def test_every_test_runs_once_and_a_group_on_one_worker() -> None:
@@ -93,9 +93,9 @@ def test_tests_of_a_dead_worker_are_rescheduled() -> None:
     tests = ids("a", 100)
     workers = [Worker(), Worker()]
     result = scheduling(tests, workers)
-    dead, alive = workers
-    result.mark_test_complete(dead, dead.given[0])
-    crashed = result.remove_node(dead)
-    assert crashed == tests[dead.given[1]]
+    workers_ended, alive = workers
+    result.mark_test_complete(workers_ended, workers_ended.given[0])
+    crashed = result.remove_node(workers_ended)
+    assert crashed == tests[workers_ended.given[1]]
     run(result, [alive], Counter())
-    assert sorted([dead.given[0], *alive.given]) == list(range(100))
+    assert sorted([workers_ended.given[0], *alive.given]) == list(range(100))

@@ -32,11 +32,11 @@ def all_kinds() -> list[Kind[Any]]:
 SHARED = {(Condition, "observed_generation")}
 
 
-def check(view: Any, definition: Definition, where: str) -> list[str]:
+def check(view: Any, definition: Definition, resources: str) -> list[str]:
     """Errors of a view, as sentences."""
     problems: list[str] = []
     for field in msgspec.structs.fields(view):
-        path = f"{where}.{field.encode_name}"
+        path = f"{resources}.{field.encode_name}"
         declared = definition.fields.get(field.encode_name)
         if declared is None and (view, field.name) in SHARED:
             continue

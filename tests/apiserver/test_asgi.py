@@ -116,11 +116,11 @@ async def test_unknown_paths_are_plain_text(world: World) -> None:
 
 @pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])
 async def test_anonymous_may_read_health_and_version(world: World, authorization: str) -> None:
-    nobody = {"authorization": ""}
-    assert (await world.request("GET", "/healthz", headers=nobody)) == (200, b"ok")
-    assert (await world.request("GET", "/version/", headers=nobody))[1]["major"] == "1"
-    assert (await world.request("GET", "/api", headers=nobody))[0] in (401, 403)
-    assert (await world.request("GET", MAPS, headers=nobody))[0] in (401, 403)
+    unauthenticated = {"authorization": ""}
+    assert (await world.request("GET", "/healthz", headers=unauthenticated)) == (200, b"ok")
+    assert (await world.request("GET", "/version/", headers=unauthenticated))[1]["major"] == "1"
+    assert (await world.request("GET", "/api", headers=unauthenticated))[0] in (401, 403)
+    assert (await world.request("GET", MAPS, headers=unauthenticated))[0] in (401, 403)
 
 
 @pytest.mark.parametrize("authorization", ["AlwaysAllow", "AlwaysAllow,RBAC", "RBAC,AlwaysAllow"])
@@ -181,10 +181,13 @@ async def test_protobuf_requests_and_responses(world: World) -> None:
 async def test_other_encodings(world: World) -> None:
     await world.request("POST", MAPS, config_map(a="b"))
     table = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
-    _, shown = await world.request("GET", f"{MAPS}/cm", headers=table)
-    assert shown["rows"][0]["cells"] == ["cm", 1, "0s"]
-    assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
-    assert shown["metadata"]["resourceVersion"] == shown["rows"][0]["object"]["metadata"]["resourceVersion"]
+    _, response_table = await world.request("GET", f"{MAPS}/cm", headers=table)
+    assert response_table["rows"][0]["cells"] == ["cm", 1, "0s"]
+    assert response_table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert (
+        response_table["metadata"]["resourceVersion"]
+        == response_table["rows"][0]["object"]["metadata"]["resourceVersion"]
+    )
     partial = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
     _, listed = await world.request("GET", MAPS, headers=partial)
     assert listed["kind"] == "PartialObjectMetadataList"
@@ -346,8 +349,8 @@ async def test_service_account_tokens(world: World) -> None:
     status, answer = await world.request("POST", f"{accounts}/bob/token", {"spec": {"expirationSeconds": 700}})
     assert status == 201
     token = {"authorization": f"Bearer {answer['status']['token']}"}
-    _, who = await world.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token)
-    user = who["status"]["userInfo"]
+    _, user_info = await world.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token)
+    user = user_info["status"]["userInfo"]
     assert user["username"] == "system:serviceaccount:default:bob"
     assert user["groups"] == ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]
     await asyncio.sleep(699)

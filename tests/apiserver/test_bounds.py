@@ -60,13 +60,13 @@ def test_unserved_resources_share_one_series() -> None:
 def test_long_authorization_attributes_are_not_cached() -> None:
     rbac = RbacAuthorizer(lambda _resource: [])
     long = "x" * 2000
-    for identity, asked in (
+    for identity, request_attributes in (
         (Identity("jane"), Attributes("get", path=f"/{long}")),
         (Identity("jane"), Attributes("get", name=long)),
         (Identity("jane", (long,)), Attributes("get", path="/")),
         (Identity(long), Attributes("get", path="/")),
     ):
-        assert not rbac.authorize(identity, asked).allowed
+        assert not rbac.authorize(identity, request_attributes).allowed
         assert not rbac._decisions
     rbac.authorize(Identity("jane"), Attributes("get", path="/"))
     assert len(rbac._decisions) == 1

@@ -74,22 +74,22 @@ async def test_accepted_requests_format_no_value_of_an_internal_type(
 async def test_update_and_patch(api: Api, info: ResourceInfo) -> None:
     await make_namespace(api)
     root = collection(info)
-    made = await create(api, info, sample(info))
-    one = f"{root}/{made['metadata']['name']}"
-    same = await api.put(one, made)
+    created = await create(api, info, sample(info))
+    one = f"{root}/{created['metadata']['name']}"
+    same = await api.put(one, created)
     assert same.status == 200, same.text
-    unchanged = same.meta["resourceVersion"] == made["metadata"]["resourceVersion"]
+    unchanged = same.meta["resourceVersion"] == created["metadata"]["resourceVersion"]
     # A new claim is stored without its phase, so that its first update is written, whatever it changes.
     assert unchanged == (info.resource != "persistentvolumeclaims")
-    made = same.body
-    same = await api.put(one, made)
-    assert same.meta["resourceVersion"] == made["metadata"]["resourceVersion"], "nothing has changed"
-    put = await api.put(one, _changed(made, "put"))
+    created = same.body
+    same = await api.put(one, created)
+    assert same.meta["resourceVersion"] == created["metadata"]["resourceVersion"], "nothing has changed"
+    put = await api.put(one, _changed(created, "put"))
     assert put.status == 200, put.text
     assert put.meta["labels"]["changed"] == "put"
-    assert put.meta["resourceVersion"] != made["metadata"]["resourceVersion"]
-    assert put.meta.get("generation") == made["metadata"].get("generation") or info.resource == "endpointslices"
-    stale = await api.put(one, _changed(made, "stale"))
+    assert put.meta["resourceVersion"] != created["metadata"]["resourceVersion"]
+    assert put.meta.get("generation") == created["metadata"].get("generation") or info.resource == "endpointslices"
+    stale = await api.put(one, _changed(created, "stale"))
     assert stale.status == 409
     labels = {"metadata": {"labels": {"changed": "patch"}}}
     operation = [{"op": "replace", "path": "/metadata/labels/changed", "value": "json"}]
@@ -115,9 +115,9 @@ async def test_delete_and_deletecollection(api: Api, info: ResourceInfo) -> None
     tried = await api.delete(one + "?dryRun=All")
     assert tried.status == 200, tried.text
     assert "deletionTimestamp" not in (await api.get(one)).meta
-    asked = await api.delete(one)
-    assert asked.status == 200, asked.text
-    assert asked.meta["deletionTimestamp"]
+    response = await api.delete(one)
+    assert response.status == 200, response.text
+    assert response.meta["deletionTimestamp"]
     await api.patch(one, {"metadata": {"finalizers": None}})
     if info.kind == "Namespace":
         await api.put(one + "/finalize", {"metadata": {"name": created["metadata"]["name"]}, "spec": {}})
@@ -156,8 +156,8 @@ async def test_status_subresource(api: Api, info: ResourceInfo) -> None:
     root = collection(info)
     created = await create(api, info, sample(info))
     one = f"{root}/{created['metadata']['name']}"
-    shown = await api.get(one + "/status")
-    assert shown.body == created
+    stored = await api.get(one + "/status")
+    assert stored.body == created
     # Through /status nothing but the status changes, and the generation stays. The first write is stored whatever
     # it changes, where upstream fills in something only when it reads the object.
     await api.put(one, created)

@@ -64,9 +64,9 @@ async def test_selectable_fields(api: Api, info: ResourceInfo) -> None:
         known.discard("metadata.namespace")
 
     refusal = _REFUSALS.get(name, _OWN if name in _FIELDS else _OTHERS)
-    asked = sorted({*known, "metadata.namespace", "spec.foo"})
+    expected_fields = sorted({*known, "metadata.namespace", "spec.foo"})
     for field, answer in {
-        field: await api.get(f"{collection(info, '')}?fieldSelector={field}%3Dx") for field in asked
+        field: await api.get(f"{collection(info, '')}?fieldSelector={field}%3Dx") for field in expected_fields
     }.items():
         if field in known:
             assert answer.status == 200, answer.text

@@ -23,7 +23,7 @@ _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:
 
 
 @cases(
-    "method, target, content_type, body, found",
+    "method, target, content_type, body, warnings",
     {
         "JSON": ("POST", CONFIG_MAPS, JSON, _MAP_JSON, ['duplicate field "data.a"', 'unknown field "zz"']),
         "YAML": ("POST", CONFIG_MAPS, YAML, _MAP_YAML, ['line 5: key "a" already set in map', 'unknown field "zz"']),
@@ -70,7 +70,7 @@ _FOO_YAML = b"apiVersion: example.com/v1\nkind: Foo\nmetadata:\n  name: g\nspec:
     },
 )
 async def test_unknown_and_duplicate_fields(
-    api: Api, method: str, target: str, content_type: str, body: bytes, found: list[str]
+    api: Api, method: str, target: str, content_type: str, body: bytes, warnings: list[str]
 ) -> None:
     await api.create(DEFINITIONS, definition())
     await api.create(FOOS, foo())
@@ -82,15 +82,15 @@ async def test_unknown_and_duplicate_fields(
     strict = await send("Strict")
     assert strict.status == (422 if method == "PATCH" else 400), strict.text
     if content_type == YAML:
-        listed = f"yaml: unmarshal errors:\n  {', '.join(found)}"
+        listed = f"yaml: unmarshal errors:\n  {', '.join(warnings)}"
     else:
-        listed = ", ".join(found)
+        listed = ", ".join(warnings)
     assert f"strict decoding error: {listed}" in strict.message
 
     for directive in ("Warn", ""):
         warned = await send(directive)
         assert warned.status in (200, 201), warned.text
-        assert warned.headers["warning"] == ", ".join(f'299 - "{_escaped(text)}"' for text in found)
+        assert warned.headers["warning"] == ", ".join(f'299 - "{_escaped(text)}"' for text in warnings)
 
     ignored = await send("Ignore")
     assert ignored.status in (200, 201)
@@ -102,7 +102,7 @@ def _escaped(text: str) -> str:
 
 
 @cases(
-    "content_type, body, told",
+    "content_type, body, message",
     {
         "a list": (
             JSON,
@@ -123,8 +123,8 @@ def _escaped(text: str) -> str:
         ),
     },
 )
-async def test_undecodable_body_is_shown_truncated(api: Api, content_type: str, body: bytes, told: str) -> None:
+async def test_undecodable_body_is_shown_truncated(api: Api, content_type: str, body: bytes, message: str) -> None:
     """The first thirty bytes, as hexadecimal digits unless it begins like an object (``handlers/rest.go``)."""
     rejected = await api.request("POST", CONFIG_MAPS, body, content_type)
     assert rejected.status == 400
-    assert rejected.message == f"the object provided is unrecognized (must be of type ConfigMap): {told}"
+    assert rejected.message == f"the object provided is unrecognized (must be of type ConfigMap): {message}"

@@ -18,7 +18,7 @@ _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
 
 
 @cases(
-    "type_, value, shown",
+    "type_, value, expected",
     {
         "a string is quoted": ("string", "a<b", '"a<b"'),
         "empty string": ("string", None, '""'),
@@ -71,8 +71,8 @@ _NOTHING_SELECTED = '{"MatchExpressions":null,"MatchFields":null}'
         ),
     },
 )
-def test_values(type_: str, value: Any, shown: str) -> None:
-    assert internal_value(type_, value) == shown
+def test_values(type_: str, value: Any, expected: str) -> None:
+    assert internal_value(type_, value) == expected
 
 
 @cases(
@@ -214,7 +214,7 @@ async def test_bound_claim_error_omits_requests(api: Api) -> None:
 
 
 @cases(
-    "spec, shown",
+    "spec, expected",
     {
         "named string type": ({"restartPolicy": "<"}, 'spec.restartPolicy: Unsupported value: "\\u003c"'),
         "a plain one": ({"hostname": "<\x01"}, 'spec.hostname: Invalid value: "<\\x01"'),
@@ -228,8 +228,8 @@ async def test_bound_claim_error_omits_requests(api: Api) -> None:
         ),
     },
 )
-async def test_strings_are_quoted_or_json_as_their_types_are(api: Api, spec: dict[str, Any], shown: str) -> None:
-    assert shown in (await api.post(PODS, pod(**spec))).message
+async def test_strings_are_quoted_or_json_as_their_types_are(api: Api, spec: dict[str, Any], expected: str) -> None:
+    assert expected in (await api.post(PODS, pod(**spec))).message
 
 
 # The table -----------------------------------------------------------------------------------------------------------

@@ -103,9 +103,9 @@ async def test_existing_watches_end_and_resume_from_the_lagging_cache(api: Api) 
     remaining = len(await events.rest())
     again = await api.watch(CONFIG_MAPS + f"?resourceVersion={revision}")
     await api.create(CONFIG_MAPS, config_map("b"))
-    seen = await again.take(1)
+    first_events = await again.take(1)
     assert remaining == 0
-    assert [name for _type, name, _revision in seen] == ["b"]
+    assert [name for _type, name, _revision in first_events] == ["b"]
 
 
 async def test_closing_the_server_ends_its_cache(api: Api) -> None:

@@ -126,8 +126,8 @@ class _Faults:
         self._logged = size
         return printed[-3000:] if "Traceback" in printed else ""
 
-    def _note(self, number: int, what: str) -> None:
-        self.found.append(f"seed {number} (make test-all ARGS='-k raw_requests --seed {number}'): {what}")
+    def _note(self, number: int, text: str) -> None:
+        self.found.append(f"seed {number} (make test-all ARGS='-k raw_requests --seed {number}'): {text}")
 
 
 def _is_upstreams(body: bytes) -> bool:

@@ -260,8 +260,8 @@ def test_chunks_add_up_to_the_response(
 async def _hold(budget: Budget, size: int, *, until: asyncio.Event) -> str:
     try:
         async with asyncio.timeout(None) as limit:
-            with budget.hold(limit) as held:
-                budget.grow(held, size)
+            with budget.hold(limit) as held_memory:
+                budget.grow(held_memory, size)
                 await until.wait()
     except TimeoutError:
         return "gave up"

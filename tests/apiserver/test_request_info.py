@@ -74,7 +74,7 @@ OTHER = "fieldSelector metadata.name doesn't match requested name"
 
 
 @cases(
-    "method, target, code, message, seen",
+    "method, target, code, message, parsed",
     {
         "watch by path": ("GET", f"{WATCHED}/allowed", 200, "", ["allowed"]),
         "watch by path and field": (
@@ -119,7 +119,7 @@ OTHER = "fieldSelector metadata.name doesn't match requested name"
     },
 )
 async def test_right_to_one_object_allows_its_list(
-    api: Api, method: str, target: str, code: int, message: str, seen: list[str] | None
+    api: Api, method: str, target: str, code: int, message: str, parsed: list[str] | None
 ) -> None:
     await HandlerChain(api.server, address="", authorization="RBAC").start()
     await api.create("/api/v1/namespaces", {"metadata": {"name": "a"}})
@@ -140,7 +140,7 @@ async def test_right_to_one_object_allows_its_list(
         answer = Response(answer.status, answer.headers, b"".join([piece async for piece in answer]))
     assert answer.status == code
     text = answer.body.decode()
-    if seen is None:
+    if parsed is None:
         assert message in text
     else:
-        assert [name for name in ("allowed", "other") if f'"name":"{name}"' in text] == seen
+        assert [name for name in ("allowed", "other") if f'"name":"{name}"' in text] == parsed

@@ -32,8 +32,8 @@ Step = tuple[str, str, str, Any, dict[str, str]]
 
 
 def rule(verbs: str, group: str, resources: str, *names: str) -> dict[str, Any]:
-    made: dict[str, Any] = {"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split()}
-    return {**made, "resourceNames": list(names)} if names else made
+    role_rule: dict[str, Any] = {"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split()}
+    return {**role_rule, "resourceNames": list(names)} if names else role_rule
 
 
 def role(name: str, *rules: dict[str, Any], **more: Any) -> dict[str, Any]:

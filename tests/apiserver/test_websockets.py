@@ -91,11 +91,11 @@ def test_message_is_split_into_frames(size: int) -> None:
 @given(st.lists(st.integers(1, 9), max_size=40), st.integers(0, 300))
 def test_control_frames_are_parsed_from_any_chunks(cuts: list[int], size: int) -> None:
     sent = masked(1, b"a" * size, final=False) + masked(PING, b"are you there") + masked(0, b"b" * size) + masked(CLOSE)
-    frames, found = ClientFrames(), []
+    frames, received_frames = ClientFrames(), []
     for cut in cuts:
-        found += frames.feed(sent[:cut])
+        received_frames += frames.feed(sent[:cut])
         sent = sent[cut:]
-    assert found + frames.feed(sent) == [(PING, b"are you there"), (CLOSE, b"")]
+    assert received_frames + frames.feed(sent) == [(PING, b"are you there"), (CLOSE, b"")]
 
 
 @cases("flood", {"text": masked(1), "ping": masked(PING, b"?")})

@@ -10,8 +10,8 @@ from bench.rollouts import Phases, wait_until
 def test_each_run_has_a_unique_name_and_its_manager(capsys: pytest.CaptureFixture[str]) -> None:
     observed: list[tuple[str, str]] = []
 
-    def measure(who: str, name: str) -> dict[str, float]:
-        observed.append((who, name))
+    def measure(side: str, name: str) -> dict[str, float]:
+        observed.append((side, name))
         return {"up, wall s": float(len(observed))}
 
     runs = in_turn("small", ("ours", "go", "go"), measure)

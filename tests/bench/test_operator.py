@@ -36,10 +36,10 @@ def test_requests_of_the_operator() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["ours", "kopf"])
-def test_both_operators_have_the_same_result(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("side", ["ours", "kopf"])
+def test_both_operators_have_the_same_result(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "_START_SECONDS", 3.0)
-    result = measure(who, 2, 1.0)
+    result = measure(side, 2, 1.0)
     # The finalizer, three objects, the status at first and in the end, and an event; the programs may merge some.
     assert 10 <= result["to ready, requests"] <= 20
     assert 2 <= result["one change of all, requests"] <= 8

@@ -46,8 +46,8 @@ async def test_object_is_counted_once(env: Env) -> None:
     ):
         client = cluster.client
 
-        def is_marked(found: Namespace) -> bool:
-            return "bench" in found.metadata.labels
+        def is_marked(text: Namespace) -> bool:
+            return "bench" in text.metadata.labels
 
         def body(name: str, *labels: str) -> dict[str, object]:
             return {"metadata": {"name": name, "labels": dict.fromkeys(labels, "yes")}}

@@ -81,8 +81,8 @@ async def test_authorization_checks_run_on_the_loop(sandbox: Sandbox) -> None:
 
 @pytest.mark.real_loop
 async def test_number_of_queued_evaluations_is_limited(sandbox: Sandbox) -> None:
-    asked = [sandbox.run(task("1")) for _ in range(20)]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
+    evaluations = [sandbox.run(task("1")) for _ in range(20)]
+    answers = await asyncio.gather(*evaluations, return_exceptions=True)
     assert sum(isinstance(answer, Busy) for answer in answers) == 12
 
 

@@ -86,9 +86,9 @@ def test_every_flag_has_its_effect() -> None:
     ],
 )
 async def test_invalid_flags_are_reported_at_the_start(words: list[str], error: str, policy: Path, env: Env) -> None:
-    given = [word.format(policy=policy) for word in words]
+    arguments = [word.format(policy=policy) for word in words]
     with pytest.raises(UserError) as caught:
-        apiserver.open_server(env, apiserver.flag_set("x").parse(["--port=0", *given]))
+        apiserver.open_server(env, apiserver.flag_set("x").parse(["--port=0", *arguments]))
     assert str(caught.value) == error.format(policy=policy)
 
 
@@ -111,9 +111,9 @@ async def test_a_served_api_server_records_and_counts(policy: Path, tmp_path: Pa
     await served.stop()
     await watch.close()
     events: list[dict[str, Any]] = [json.loads(line) for line in log.read_text().splitlines()]
-    mine = [event for event in events if event["user"]["username"] == "me"]
-    assert [event["verb"] for event in mine if event["verb"] == "list"] == ["list"] * 50
-    assert [event["stage"] for event in mine if event["verb"] == "watch"] == ["ResponseStarted"]
+    own_events = [event for event in events if event["user"]["username"] == "me"]
+    assert [event["verb"] for event in own_events if event["verb"] == "list"] == ["list"] * 50
+    assert [event["stage"] for event in own_events if event["verb"] == "watch"] == ["ResponseStarted"]
     counted = next(line for line in metrics.splitlines() if line.startswith("apiserver_audit_event_total "))
     # All that was recorded before its own.
     assert int(counted.split()[1]) == next(at for at, event in enumerate(events) if event["requestURI"] == "/metrics")

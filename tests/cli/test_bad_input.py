@@ -156,10 +156,10 @@ def test_missing_configuration_lists_the_alternatives(tmp_path: Path) -> None:
     },
 )
 def test_port_in_use(tmp_path: Path, words: list[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         done = run_pilothouse(tmp_path, *(word.format(port=port) for word in words))
     assert done.returncode == 1
     assert f":{port}: another program does; stop it, or choose another port" in done.stderr

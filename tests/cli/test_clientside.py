@@ -45,7 +45,7 @@ async def _fill(path: str) -> None:
 
 
 @cases(
-    "words, found",
+    "words, namespaces",
     {
         "the current context": ("get cm -o name", "of-default"),
         "a context": ("get cm -o name --context team", "of-team"),
@@ -55,10 +55,10 @@ async def _fill(path: str) -> None:
     },
 )
 def test_the_namespace_is_that_of_the_context(
-    words: str, found: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
+    words: str, namespaces: str, kubeconfig: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*words.split(), f"--kubeconfig={kubeconfig}"]) == 0
-    assert found in capsys.readouterr().out
+    assert namespaces in capsys.readouterr().out
 
 
 def test_missing_context(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,8 +93,8 @@ def test_stopped_cluster_is_an_error_at_once(
         "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "
         f'clusters: [{{name: c, cluster: {{server: "https://127.0.0.1:{port}"}}}}]}}'
     )
-    for given in (path, cluster.kubeconfig):  # the second is gone, as after a stop
+    for kubeconfig in (path, cluster.kubeconfig):  # the second is gone, as after a stop
         began = time.monotonic()
-        assert main([*words.split(), f"--kubeconfig={given}"]) == 1
+        assert main([*words.split(), f"--kubeconfig={kubeconfig}"]) == 1
         assert time.monotonic() - began < 5
         assert f'cluster "dev" does not run; {way_out}' in capsys.readouterr().err

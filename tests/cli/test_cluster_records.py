@@ -148,7 +148,7 @@ def test_two_commands_delete_the_same_clusters(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     clusters = Clusters()
-    seen_by_both = clusters.create(record("a"))
+    records = clusters.create(record("a"))
     removed = cluster_module.Cluster.remove
 
     def remove(cluster: cluster_module.Cluster) -> None:
@@ -157,8 +157,8 @@ def test_two_commands_delete_the_same_clusters(
         removed(cluster)
 
     monkeypatch.setattr(cluster_module.Cluster, "remove", remove)
-    clusters_commands._delete(seen_by_both)
-    clusters_commands._delete(seen_by_both)  # and here before this command stops its process
+    clusters_commands._delete(records)
+    clusters_commands._delete(records)  # and here before this command stops its process
     monkeypatch.setattr(Clusters, "names", lambda _self: ["a"])
     assert main(["delete", "cluster", "--all"]) == 0
     assert capfd.readouterr() == ('cluster "a" is deleted\n' * 2, "")
@@ -390,8 +390,8 @@ def test_cluster_without_a_name_is_that_of_the_current_context(
     assert main(["logs", "a"]) == 0
     assert capfd.readouterr().out == "log of a\n"
     assert main(["list", "-o", "json"]) == 0
-    shown = json.loads(capfd.readouterr().out)
-    assert [row["context"] for row in shown] == ["pilothouse-a", "mine", "pilothouse"], "as they are called now"
+    printed = json.loads(capfd.readouterr().out)
+    assert [row["context"] for row in printed] == ["pilothouse-a", "mine", "pilothouse"], "as they are called now"
     assert main(["stop"]) == 0
     assert capfd.readouterr().out == 'cluster "pilothouse" was not running\n', "what ends a cluster names it"
 

@@ -71,8 +71,8 @@ def test_kubectl_shows_the_cluster_of_a_backup(backup: tuple[Path, str, str], tm
     flags = [] if runs else ["--no-manager", "--no-scheduler"]
     with pilothouse(tmp_path, "up", f"--etcd-snapshot={path}", "--port=0", "--kubeconfig=k", *flags) as server:
         assert "1 node, stored in memory" in server.until("pilothouse is ready.*")
-        (found,) = kubectl("get", "deployments", "-n", namespace)["items"]
-        assert (found["metadata"]["uid"], found["spec"]["replicas"]) == (uid, 2)
+        (deployments,) = kubectl("get", "deployments", "-n", namespace)["items"]
+        assert (deployments["metadata"]["uid"], deployments["spec"]["replicas"]) == (uid, 2)
         if runs:
             until(lambda: phases() == ["Running", "Running"], "the pods of the Deployment run")
         else:

@@ -47,8 +47,8 @@ def test_unknown_commands(capsys: pytest.CaptureFixture[str], words: list[str], 
 
 def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
-        asked = printed(capsys, "help", name)
-        assert asked == printed(capsys, name, "--help")
+        help_text = printed(capsys, "help", name)
+        assert help_text == printed(capsys, name, "--help")
     assert printed(capsys, "help", "snapshot", "save") == printed(capsys, "snapshot", "--help")
     assert printed(capsys, "help", "help") == printed(capsys, "help") == printed(capsys, "--help")
 

@@ -84,15 +84,15 @@ async def test_state_at_a_revision_equals_a_watchers(env: Env) -> None:
         for revision in chosen:
             then = await cluster.client.list(PODS.raw, resource_version=str(revision), resource_version_match="Exact")
             listed = [msgspec.json.decode(item) for item in then.items]
-            assert {each["metadata"]["name"]: each for each in listed} == states[revision]
+            assert {obj["metadata"]["name"]: obj for obj in listed} == states[revision]
         group.cancel()
 
 
 async def test_versions_of_a_deleted_object(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         await _three_versions(cluster.client)
-        _oldest, found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
-        assert [(kind, document.get("data")) for kind, document in found] == [
+        _oldest, versions_found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
+        assert [(kind, document.get("data")) for kind, document in versions_found] == [
             ("ADDED", {"a": "1"}), ("MODIFIED", {"a": "2"}), ("DELETED", {"a": "2"}), ("ADDED", {"b": "3"}),
         ]  # fmt: skip
 
@@ -104,8 +104,8 @@ async def test_object_older_than_the_history(env: Env) -> None:
         await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "other"}}, "default")
         await asyncio.sleep(400)
         await cluster.client.patch(CONFIG_MAPS, "settings", merge_patch({"data": {"b": "4"}}), "default")
-        _oldest, found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
-        assert [(kind, document["data"]) for kind, document in found] == [
+        _oldest, versions_found = await versions(cluster.client, CONFIG_MAPS.raw, "default", "settings")
+        assert [(kind, document["data"]) for kind, document in versions_found] == [
             ("EXISTED", {"b": "3"}), ("MODIFIED", {"b": "4"}),
         ]  # fmt: skip
 
@@ -175,9 +175,9 @@ def test_history_as_text(kubeconfig: str, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "history", "cm/settings", f"--kubeconfig={kubeconfig}")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    shown = [line.split("  ")[2:] for line in lines if not line.startswith(" ")]
-    assert [kind for kind, _by in shown] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
-    assert all(re.fullmatch(r"by admin \(\S+\)", by) for _kind, by in shown)
+    changed_fields = [line.split("  ")[2:] for line in lines if not line.startswith(" ")]
+    assert [kind for kind, _by in changed_fields] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
+    assert all(re.fullmatch(r"by admin \(\S+\)", by) for _kind, by in changed_fields)
     assert [line for line in lines if line.startswith(" ")] == ['      data.a: "1" -> "2"']
 
 

@@ -158,8 +158,8 @@ async def test_default_and_enforced_namespace(env: Env) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         for enforced in (False, True):
-            for each, expected in ((namespace, ""), (document, "kube-public")):
-                applied = await apply_manifest(cluster.client, Manifest("f", each, "kube-public", enforced))
+            for manifest, expected in ((namespace, ""), (document, "kube-public")):
+                applied = await apply_manifest(cluster.client, Manifest("f", manifest, "kube-public", enforced))
                 assert applied.namespace == expected
         assert (await apply_manifest(cluster.client, Manifest("f", other, "kube-public"))).namespace == "default"
         with pytest.raises(UserError, match="You must pass '--namespace=default' to perform this operation"):

@@ -138,12 +138,12 @@ def test_failed_make_manifests_keeps_the_existing_file(project: Path) -> None:
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pilothouse "$@"\n')
     command.chmod(0o755)
     path = f"{project / 'bin'}:{os.environ['PATH']}"
-    made = subprocess.run(
+    completed = subprocess.run(
         ["make", "manifests"], cwd=project, env=environment(project) | {"PATH": path}, capture_output=True, text=True,
         timeout=60, check=False,
     )  # fmt: skip
-    assert made.returncode == 2
-    assert f"Error: {code}, line {len(code.read_text('utf-8').splitlines())}: ValueError: no" in made.stderr
+    assert completed.returncode == 2
+    assert f"Error: {code}, line {len(code.read_text('utf-8').splitlines())}: ValueError: no" in completed.stderr
     assert {path: path.read_text("utf-8") for path in (project / "deploy").iterdir()} == before
 
 

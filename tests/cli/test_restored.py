@@ -44,8 +44,8 @@ def test_up_continues_the_restored_cluster(saved: Path, tmp_path: Path, in_memor
             assert run_pilothouse(tmp_path, "get", "nodes", "--kubeconfig=k").stdout.count("SchedulingDisabled") == 0
     before, after = described(saved), described(tmp_path / "again")
     assert {key: after.get(key) for key in before} == before
-    made = {key.partition(" ")[0] for key in after.keys() - before.keys()}
-    assert not made & {"Node", "Pod", "ReplicaSet", "Deployment", "Namespace", "ServiceAccount"}, (
+    created_keys = {key.partition(" ")[0] for key in after.keys() - before.keys()}
+    assert not created_keys & {"Node", "Pod", "ReplicaSet", "Deployment", "Namespace", "ServiceAccount"}, (
         "nothing is done twice"
     )
 

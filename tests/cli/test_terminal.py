@@ -19,24 +19,24 @@ HIDDEN_SHOWN = r"nginx\u202e4.1\u200b\u2066\u2028\ufeff\xad\x9b\x7f\U000e0041é"
 
 
 @cases(
-    "text, shown",
+    "text, expected",
     {
         "directions, invisible characters and tags": (HIDDEN, HIDDEN_SHOWN),
         "lone surrogate": ("\ud83d", r"\ud83d"),
         "text in any script": ("naïve 日本語 עברית 🙂", "naïve 日本語 עברית 🙂"),
     },
 )
-def test_plain_text_is_unchanged(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+def test_plain_text_is_unchanged(text: str, expected: str) -> None:
+    assert escaped(text) == expected
 
 
 def test_json_and_yaml_have_no_hidden_characters_and_the_same_value() -> None:
     document = {"image": HIDDEN, HIDDEN: ["é"]}
     text = escaped_json(json.dumps(document, ensure_ascii=False, indent=2))
     written = yaml_text(document)
-    for found, decoded in ((text, json.loads(text)), (written, yaml.safe_load(written))):
+    for text_found, decoded in ((text, json.loads(text)), (written, yaml.safe_load(written))):
         assert decoded == document
-        assert [line for line in found.split("\n") if line != escaped(line)] == []
+        assert [line for line in text_found.split("\n") if line != escaped(line)] == []
     assert yaml_text({"image": "é"}) == "image: é\n"
 
 

@@ -124,25 +124,25 @@ class ScriptedServer:
 
     async def _accept(self) -> None:
         while True:
-            taken, _address = await asyncio.get_running_loop().sock_accept(self._listener)
-            self._greeted[taken] = asyncio.ensure_future(self._greet(taken))
+            connection, _address = await asyncio.get_running_loop().sock_accept(self._listener)
+            self._greeted[connection] = asyncio.ensure_future(self._greet(connection))
 
-    async def _greet(self, taken: socket.socket) -> None:
+    async def _greet(self, connection: socket.socket) -> None:
         # Not by ``create_server``: whoever is in the handshake when that is closed stays in the loop, which then can't
         # be closed. It need not be a client of the test: a program that has lost its server tries its port again.
         with contextlib.suppress(OSError):
             loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: ServerConnection(self), taken, ssl=self._tls)
-        del self._greeted[taken]
+            await loop.connect_accepted_socket(lambda: ServerConnection(self), connection, ssl=self._tls)
+        del self._greeted[connection]
 
     async def __aexit__(self, *_: object) -> None:
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self._listener.close()
-        for taken in self._greeted:
+        for accepted in self._greeted:
             with contextlib.suppress(OSError):
-                taken.shutdown(socket.SHUT_RDWR)
+                accepted.shutdown(socket.SHUT_RDWR)
         await asyncio.gather(*self._greeted.values())
         for connection in self.connections:
             if connection.open:

@@ -609,10 +609,10 @@ async def test_narrower_views_share_the_wider_object(env: Env) -> None:
     script = Script([text], [text], page, page, wire.Response(200, body=msgspec.json.encode(POD)))
     client = Client(script, env, memo=memo, wider={Pod: Wide})
     async with client.watch(PODS) as narrow, client.watch(PODS.read_as(Wide)) as wide:
-        seen = [(await anext(narrow))[0].object, (await anext(wide))[0].object]
+        objects = [(await anext(narrow))[0].object, (await anext(wide))[0].object]
     listed = await client.list(PODS, "ns")
     paged = await client.list_page(PODS, "ns")
-    result = [*seen, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
+    result = [*objects, *listed.items, paged.items[0].object, await client.get(PODS, "web", "ns")]
     assert result[0] is result[1]
     assert [type(item) for item in result] == [Wide] * 5
 

@@ -35,8 +35,8 @@ class Measured:
         return self.registry.value(f"rest_client_{name}", *labels)
 
 
-def answer(asked: ReceivedRequest) -> None:
-    asked.answer(b"{}")
+def answer(request: ReceivedRequest) -> None:
+    request.answer(b"{}")
 
 
 async def test_dns_resolution_is_timed() -> None:
@@ -84,9 +84,9 @@ def test_ca_file_change_is_counted_once(
 async def test_exec_plugin_calls_are_counted(tmp_path: Path) -> None:
     measured = Measured()
 
-    async def called(made: ExecPlugin) -> None:
-        made.metrics = measured.metrics
-        await made.fetch()
+    async def called(result: ExecPlugin) -> None:
+        result.metrics = measured.metrics
+        await result.fetch()
 
     await called(plugin(tmp_path, credential("{'token': 't'}")))
     with pytest.raises(ConnectFailed):
@@ -109,30 +109,30 @@ async def test_exec_plugin_certificate_lifetime(tmp_path: Path) -> None:
     expired = {"expirationTimestamp": "2020-01-01T00:00:00Z"}
     runs = str(tmp_path / "runs")
     script = credential(f"{{**{json.dumps(pairs)}[len(open({runs!r}).read()) - 1], **{expired!r}}}")
-    made = plugin(tmp_path, script)
-    tls = server_context(tmp_path, authority, ask=authority)
+    executable = plugin(tmp_path, script)
+    tls = server_context(tmp_path, authority, client_auth=authority)
     async with ScriptedServer(answer, tls=tls) as server:
         connection = ConnectionInfo(
             endpoint=parse_endpoint(server.url, "test"),
             tls=TlsSettings(ca_data=authority.pem),
-            login=lambda _env: made,
+            login=lambda _env: executable,
         )
         transport = connection.transport(Env(), metrics=measured.metrics)
         assert measured("exec_plugin_ttl_seconds") == float("inf")
-        await made.fetch()
+        await executable.fetch()
         left = measured("exec_plugin_ttl_seconds")
         assert 0 < left < datetime.timedelta(days=400).total_seconds()
         assert measured("exec_plugin_certificate_rotation_age") == 0, "nothing was rotated yet"
-        await made.fetch()
+        await executable.fetch()
         await transport.close()
     assert measured("exec_plugin_certificate_rotation_age") == 1
 
 
 async def test_invalid_certificate_is_reported_on_use(tmp_path: Path) -> None:
     measured = Measured()
-    made = plugin(tmp_path, credential("{'clientCertificateData': 'x', 'clientKeyData': 'y'}"))
-    made.metrics = measured.metrics
-    pair = await made.key_pair()
+    executable = plugin(tmp_path, credential("{'clientCertificateData': 'x', 'clientKeyData': 'y'}"))
+    executable.metrics = measured.metrics
+    pair = await executable.key_pair()
     with pytest.raises(ConfigError, match="is not a PEM certificate"):
         TlsContexts(TlsSettings(), Env()).get(pair)
     assert measured("exec_plugin_ttl_seconds") == float("inf")

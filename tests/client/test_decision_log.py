@@ -42,10 +42,10 @@ class LoggedClient:
 
 @pytest.fixture
 async def logged(env: Env, tmp_path: Path) -> AsyncIterator[LoggedClient]:
-    made = LoggedClient(env, tmp_path)
-    yield made
-    await made.log.close()
-    await made.server.close()
+    log = LoggedClient(env, tmp_path)
+    yield log
+    await log.log.close()
+    await log.server.close()
 
 
 def config_map(**metadata: str) -> dict[str, Any]:
@@ -62,18 +62,18 @@ def as_controller(decision: str) -> None:
 async def test_line_has_write_and_cause(logged: LoggedClient) -> None:
     as_controller("wants 1, has 0: „web“ is missing")
     raw = await logged.client.create(CONFIG_MAPS.raw, config_map(generateName="web-"), "default")
-    made = json.loads(bytes(raw))["metadata"]
+    metadata = json.loads(bytes(raw))["metadata"]
     record_decision("deleting it again")
-    await logged.client.delete(CONFIG_MAPS, made["name"], "default")
+    await logged.client.delete(CONFIG_MAPS, metadata["name"], "default")
     first, second = await logged.lines()
     assert first.pop("time").endswith("Z")
     assert first == {
         "verb": "create",
         "resource": "configmaps",
         "namespace": "default",
-        "name": made["name"],
-        "uid": made["uid"],
-        "resourceVersion": made["resourceVersion"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
         "code": 201,
         "userAgent": "tests/1",
         "cause": {
@@ -83,7 +83,7 @@ async def test_line_has_write_and_cause(logged: LoggedClient) -> None:
             "triggers": [{"type": "ADDED", "resource": "configmaps"}],
         },
     }
-    assert (second["verb"], second["name"], second["uid"]) == ("delete", made["name"], made["uid"])
+    assert (second["verb"], second["name"], second["uid"]) == ("delete", metadata["name"], metadata["uid"])
     assert second["cause"]["decision"] == "deleting it again"
 
 
@@ -178,9 +178,9 @@ async def test_full_disk_drops_lines_and_fails_no_writes(
         await _until(lambda: logged.log.dropped == 3)
     await logged.client.create(CONFIG_MAPS.raw, config_map(name="e"), "default")
     assert [line["name"] for line in await logged.lines()] == ["a", "e"]
-    shown = logged.metrics.exposition()
-    assert "pilothouse_decision_log_lines_total 5" in shown
-    assert "pilothouse_decision_log_dropped_lines_total 3" in shown
+    exposition = logged.metrics.exposition()
+    assert "pilothouse_decision_log_lines_total 5" in exposition
+    assert "pilothouse_decision_log_dropped_lines_total 3" in exposition
     assert "No space left on device" in caplog.text
 
 

@@ -27,12 +27,12 @@ def page(*pods: str) -> tuple[list[str], list[UndecodableObject], Page[object]]:
 def test_too_deeply_nested_object_is_skipped(place: int) -> None:
     pods = [pod("one"), pod("two")]
     pods.insert(place, pod("bad", DEEP))
-    names, missed, found = page(*pods)
+    names, missed, body = page(*pods)
     # What is not part of the view is only skipped, and may be as deep as skipping goes.
     assert names in (["one", "two"], ["bad" if n == place else None for n in range(3)])
     assert len(missed) == 1
-    assert (found.metadata.resource_version, found.metadata.continue_) == ("7", "c")
-    assert [json.loads(entry.raw)["metadata"]["name"] for entry in found.items] == names
+    assert (body.metadata.resource_version, body.metadata.continue_) == ("7", "c")
+    assert [json.loads(entry.raw)["metadata"]["name"] for entry in body.items] == names
 
 
 def test_undecodable_object_without_a_callback_is_an_error() -> None:

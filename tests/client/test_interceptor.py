@@ -276,11 +276,11 @@ async def test_delayed_events_keep_their_order_per_watch(scenario: Scenario) -> 
 async def test_held_events_wait_until_they_are_released(scenario: Scenario) -> None:
     listeners = [asyncio.ensure_future(scenario.listen(kind)) for kind in (PODS, NODES)]
     await asyncio.sleep(1)
-    with scenario.faults.hold(resource="pods") as held:
+    with scenario.faults.hold(resource="pods") as hold:
         scenario.server.send_added("pods", "a", "b", "c")
         scenario.server.send_added("nodes", "n")
         await asyncio.sleep(1)
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(1)
     await asyncio.sleep(1)
     for listener in listeners:

@@ -82,11 +82,11 @@ async def test_connection_limit_is_fifo() -> None:
 
 
 async def test_watches_use_separate_connections() -> None:
-    def handler(asked: ReceivedRequest) -> None:
-        if "watch" in asked.target:
-            asked.begin()
+    def handler(request: ReceivedRequest) -> None:
+        if "watch" in request.target:
+            request.begin()
         else:
-            asked.answer()
+            request.answer()
 
     async with serving(handler, max_connections=1) as (server, transport):
         streams = [await transport.open(wire.Request("GET", "/pods?watch=true")) for _ in range(5)]
@@ -139,13 +139,13 @@ async def test_long_idle_connection_is_checked_before_use() -> None:
         assert (await transport.request(POST)).status == 200
 
 
-def closing_reused(asked: ReceivedRequest) -> None:
+def closing_reused(request: ReceivedRequest) -> None:
     """Answers the first request of a connection and closes on the second, without an answer."""
-    asked.connection.seen = getattr(asked.connection, "seen", 0) + 1  # type: ignore[attr-defined]
-    if asked.connection.seen == 2:  # type: ignore[attr-defined]
-        asked.connection.close()
+    request.connection.seen = getattr(request.connection, "seen", 0) + 1  # type: ignore[attr-defined]
+    if request.connection.seen == 2:  # type: ignore[attr-defined]
+        request.connection.close()
     else:
-        asked.answer()
+        request.answer()
 
 
 async def test_read_is_retried_after_a_keep_alive_race() -> None:
@@ -174,9 +174,9 @@ async def test_undecided_write_is_not_retried() -> None:
     },
 )
 async def test_truncated_response_is_a_lost_connection(sent: bytes) -> None:
-    def handler(asked: ReceivedRequest) -> None:
-        asked.connection.send(sent)
-        asked.connection.close()
+    def handler(request: ReceivedRequest) -> None:
+        request.connection.send(sent)
+        request.connection.close()
 
     async with serving(handler) as (_, transport):
         with pytest.raises(ConnectionLost):
@@ -186,18 +186,18 @@ async def test_truncated_response_is_a_lost_connection(sent: bytes) -> None:
 
 
 async def test_body_without_content_length_ends_with_the_connection() -> None:
-    def handler(asked: ReceivedRequest) -> None:
-        asked.connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
-        asked.connection.close()
+    def handler(request: ReceivedRequest) -> None:
+        request.connection.send(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        request.connection.close()
 
     async with serving(handler) as (_, transport):
         assert (await transport.request(GET)).body == b"hello"
 
 
 async def test_informational_response_is_skipped() -> None:
-    def handler(asked: ReceivedRequest) -> None:
-        asked.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        asked.answer(b"real")
+    def handler(request: ReceivedRequest) -> None:
+        request.connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.answer(b"real")
 
     async with serving(handler) as (_, transport):
         assert (await transport.request(POST)).body == b"real"
@@ -247,13 +247,13 @@ async def test_fence_is_checked_after_waiting_for_a_connection() -> None:
 async def test_stream_delivers_chunks_and_ends_with_the_body() -> None:
     release = asyncio.Event()
 
-    async def handler(asked: ReceivedRequest) -> None:
-        asked.begin()
-        asked.chunk(b"one\n")
+    async def handler(request: ReceivedRequest) -> None:
+        request.begin()
+        request.chunk(b"one\n")
         await release.wait()
-        asked.chunk(b"two\n")
-        asked.chunk(b"three\n")
-        asked.chunk(b"")
+        request.chunk(b"two\n")
+        request.chunk(b"three\n")
+        request.chunk(b"")
 
     async with serving(handler) as (_, transport):
         stream = await transport.open(GET)
@@ -266,21 +266,21 @@ async def test_stream_delivers_chunks_and_ends_with_the_body() -> None:
 async def test_slow_reader_applies_backpressure() -> None:
     sent = 0
 
-    async def handler(asked: ReceivedRequest) -> None:
+    async def handler(request: ReceivedRequest) -> None:
         nonlocal sent
-        asked.begin()
+        request.begin()
         writable = asyncio.Event()
-        connection = asked.connection
+        connection = request.connection
         connection.pause_writing = writable.clear  # type: ignore[method-assign]
         connection.resume_writing = writable.set  # type: ignore[method-assign]
         writable.set()
         piece = b"x" * 65536
         while sent < 64 << 20:
             await writable.wait()
-            asked.chunk(piece)
+            request.chunk(piece)
             sent += len(piece)
             await asyncio.sleep(0)
-        asked.chunk(b"")
+        request.chunk(b"")
 
     async with serving(handler) as (_, transport):
         stream = await transport.open(GET)
@@ -353,9 +353,9 @@ async def test_idle_connections_are_closed_after_a_while() -> None:
 async def test_extra_bytes_after_a_response_close_the_connection(more: bytes) -> None:
     """The connection is not reused: the extra bytes would be read as the next response."""
 
-    def handler(asked: ReceivedRequest) -> None:
-        body = b"answer %d" % len(asked.connection.server.requests)
-        asked.connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) + more)
+    def handler(request: ReceivedRequest) -> None:
+        body = b"answer %d" % len(request.connection.server.requests)
+        request.connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body) + more)
 
     async with serving(handler) as (server, transport):
         for number in (1, 2):

@@ -50,7 +50,9 @@ async def test_unfinished_handshakes_are_closed_at_the_end(
 ) -> None:
     """The loop could not be closed otherwise."""
     authority = Authority()
-    async with ScriptedServer(ReceivedRequest.answer, tls=server_context(tmp_path, authority, ask=authority)) as server:
+    async with ScriptedServer(
+        ReceivedRequest.answer, tls=server_context(tmp_path, authority, client_auth=authority)
+    ) as server:
         strangers += [threading.Thread(target=shake_hands, args=[server.port]) for _ in range(5)]
         for stranger in strangers:
             stranger.start()

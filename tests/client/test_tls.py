@@ -33,23 +33,23 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 def server_context(
-    tmp_path: Path, authority: Authority, *, dns: str = "", ask: Authority | None = None
+    tmp_path: Path, authority: Authority, *, dns: str = "", client_auth: Authority | None = None
 ) -> ssl.SSLContext:
     certificate, key = authority.issue("server", dns=dns)
     (tmp_path / "server.pem").write_bytes(certificate + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.pem")
-    if ask is not None:
+    if client_auth is not None:
         context.verify_mode = ssl.CERT_REQUIRED
-        context.load_verify_locations(cadata=ask.pem.decode())
+        context.load_verify_locations(cadata=client_auth.pem.decode())
     return context
 
 
-def whoami(asked: ReceivedRequest) -> None:
+def whoami(request: ReceivedRequest) -> None:
     """Answers with the common name of the client's certificate and the Authorization header."""
-    peer = asked.connection.transport.get_extra_info("peercert") or {}
+    peer = request.connection.transport.get_extra_info("peercert") or {}
     names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
-    asked.answer(json.dumps([names, asked.header("authorization")]).encode())
+    request.answer(json.dumps([names, request.header("authorization")]).encode())
 
 
 @pytest.mark.real_loop(timeout=20)
@@ -126,7 +126,7 @@ async def test_client_certificate_is_reloaded_from_changed_files(tmp_path: Path)
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
     renew(authority, "before", tmp_path)
-    tls = server_context(tmp_path, authority, ask=authority)
+    tls = server_context(tmp_path, authority, client_auth=authority)
     async with ScriptedServer(whoami, tls=tls) as server:
         settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
         transport = RemoteTransport(parse_endpoint(server.url, "test"), Env(), tls=settings)
@@ -150,7 +150,7 @@ async def test_watch_ends_when_its_client_certificate_is_rotated(tmp_path: Path)
     authority = Authority()
     crt, key = tmp_path / "c.crt", tmp_path / "c.key"
     renew(authority, "before", tmp_path)
-    tls = server_context(tmp_path, authority, ask=authority)
+    tls = server_context(tmp_path, authority, client_auth=authority)
     async with ScriptedServer(begin_a_watch, tls=tls) as server:
         settings = TlsSettings(ca_data=authority.pem, certificate_file=str(crt), key_file=str(key))
         endpoint = parse_endpoint(server.url, "test")
@@ -168,12 +168,12 @@ async def test_watch_ends_when_its_client_certificate_is_rotated(tmp_path: Path)
         await transport.close()
 
 
-def begin_a_watch(asked: ReceivedRequest) -> None:
+def begin_a_watch(request: ReceivedRequest) -> None:
     """Answers with the common name of the client's certificate, and keeps the answer open."""
-    peer = asked.connection.transport.get_extra_info("peercert") or {}
+    peer = request.connection.transport.get_extra_info("peercert") or {}
     names = [value for part in peer.get("subject", ()) for key, value in part if key == "commonName"]
-    asked.begin()
-    asked.chunk(json.dumps(names).encode())
+    request.begin()
+    request.chunk(json.dumps(names).encode())
 
 
 @pytest.mark.real_loop(timeout=20)
@@ -194,9 +194,9 @@ async def test_reset_during_the_handshake_leaks_no_socket(
     def reset_all(listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
-                taken, _address = listener.accept()
-                taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                taken.close()
+                connection, _address = listener.accept()
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
 
     asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(str(told["message"])))
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
@@ -247,9 +247,9 @@ async def test_https_uses_a_connect_tunnel(tmp_path: Path) -> None:
 
         async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             heads.append(await reader.readuntil(b"\r\n\r\n"))
-            there, back = await asyncio.open_connection("127.0.0.1", server.port)
+            streams, back = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await asyncio.gather(copy(reader, back), copy(there, writer))
+            await asyncio.gather(copy(reader, back), copy(streams, writer))
 
         proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
         way = parse_proxy(f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
@@ -291,10 +291,10 @@ async def test_rejecting_proxy_error_quotes_its_response() -> None:
 async def test_failed_tunnel_is_closed(answer: bytes) -> None:
     """Also when the proxy would keep the connection."""
     loop = asyncio.get_running_loop()
-    asked, closed = loop.create_future(), loop.create_future()
+    requests, closed = loop.create_future(), loop.create_future()
 
     async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.set_result(await reader.readuntil(b"\r\n\r\n"))
+        requests.set_result(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
         with contextlib.suppress(ConnectionError):
             await reader.read()
@@ -305,7 +305,7 @@ async def test_failed_tunnel_is_closed(answer: bytes) -> None:
     way = parse_proxy(f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}", "test")
     transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
     watch = asyncio.ensure_future(transport.open(GET))
-    await asked
+    await requests
     if not answer:
         watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
@@ -319,11 +319,11 @@ async def test_failed_tunnel_is_closed(answer: bytes) -> None:
 
 
 def refusing_all_but(token: str) -> Callable[[ReceivedRequest], None]:
-    def handler(asked: ReceivedRequest) -> None:
-        if asked.header("authorization") == f"Bearer {token}":
-            asked.answer(b"welcome")
+    def handler(request: ReceivedRequest) -> None:
+        if request.header("authorization") == f"Bearer {token}":
+            request.answer(b"welcome")
         else:
-            asked.answer(status=401)
+            request.answer(status=401)
 
     return handler
 
@@ -464,7 +464,7 @@ async def test_exec_plugin_gets_the_cluster_and_returns_a_certificate(tmp_path: 
     script += "'spec': {'interactive': False, 'cluster': {'server': 's'}}}, info\n"
     script += "assert os.environ['COLOUR'] == 'blue' and sys.argv[1:] == ['get', 'token']\n"
     script += credential(f"{{'clientCertificateData': {certificate.decode()!r}, 'clientKeyData': {key.decode()!r}}}")
-    tls = server_context(tmp_path, authority, ask=authority)
+    tls = server_context(tmp_path, authority, client_auth=authority)
     async with ScriptedServer(whoami, tls=tls) as server:
         credentials = plugin(tmp_path, script, env={"COLOUR": "blue"}, args=["get", "token"], cluster={"server": "s"})
         settings = TlsSettings(ca_data=authority.pem)

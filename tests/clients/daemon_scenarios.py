@@ -97,8 +97,8 @@ class KubectlCluster:
 
     def on(self, node: str) -> Doc:
         """The daemon pod of a node."""
-        (found,) = [pod for pod in self.pods() if target(pod) == node]
-        return found
+        (matching,) = [pod for pod in self.pods() if target(pod) == node]
+        return matching
 
     def status(self) -> Doc:
         """The status of the DaemonSet."""
@@ -249,8 +249,8 @@ class Record:
         except AssertionError as error:
             self._failure = error
 
-    def _set(self, _type: str, found: Doc) -> None:
-        self.statuses.append(found["status"])
+    def _set(self, _type: str, obj: Doc) -> None:
+        self.statuses.append(obj["status"])
 
 
 # The scenarios

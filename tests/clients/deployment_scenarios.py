@@ -175,8 +175,8 @@ def orphaned_replica_sets_are_adopted(shop: DeploymentCluster) -> None:
     assert "ownerReferences" not in left["metadata"]
     shop.create(replicas=2)
     shop.wait_for_rollout()
-    (taken,) = shop.get("rs", *SELECTED)["items"]
-    assert (taken["metadata"]["uid"], taken["metadata"]["ownerReferences"][0]["kind"]) == (
+    (replica_sets,) = shop.get("rs", *SELECTED)["items"]
+    assert (replica_sets["metadata"]["uid"], replica_sets["metadata"]["ownerReferences"][0]["kind"]) == (
         left["metadata"]["uid"],
         "Deployment",
     )

@@ -84,9 +84,9 @@ def test_replicas_follow_the_load(terminal: Terminal) -> None:
     assert "New size: 4; reason: cpu resource utilization (percentage of request) above target" in terminal(
         "get", "events", "--field-selector=reason=SuccessfulRescale"
     )
-    shown = terminal("describe", "hpa", "web")
-    assert "ValidMetricFound" in shown
-    assert "DesiredWithinRange" in shown
+    description = terminal("describe", "hpa", "web")
+    assert "ValidMetricFound" in description
+    assert "DesiredWithinRange" in description
 
     terminal("annotate", "deployment", "web", f"{LOAD}=3", "--overwrite")
     terminal.until_ready(5)

@@ -34,8 +34,8 @@ async def write_with_cause(kubeconfig: Path, namespace: str, log: Path) -> tuple
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "web-"}}
     try:
         raw = await client.create(CONFIG_MAPS.raw, body, namespace)
-        made = json.loads(bytes(raw))
-        path = f"/debug/history/changes?resource=configmaps&namespace={namespace}&name={made['metadata']['name']}"
+        metadata = json.loads(bytes(raw))
+        path = f"/debug/history/changes?resource=configmaps&namespace={namespace}&name={metadata['metadata']['name']}"
         try:
             changes = (await client.request("GET", path)).body
         except Exception as error:  # noqa: BLE001  # of kube-apiserver, which has no such path
@@ -43,14 +43,14 @@ async def write_with_cause(kubeconfig: Path, namespace: str, log: Path) -> tuple
     finally:
         await decisions.close()
         await transport.close()
-    return made, changes
+    return metadata, changes
 
 
 @pytest.mark.real_loop
 async def test_cause_header_is_recorded(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path) as server:
         kubeconfig = server.kubeconfig("admin", token="admin-token")
-        made, changes = await write_with_cause(kubeconfig, "default", tmp_path / "log")
+        metadata, changes = await write_with_cause(kubeconfig, "default", tmp_path / "log")
     (change,) = json.loads(changes)["changes"]
     cause = {
         "component": "web-controller",
@@ -62,17 +62,20 @@ async def test_cause_header_is_recorded(tmp_path: Path) -> None:
     assert change["origin"]["user"] == "admin"
     line = json.loads((tmp_path / "log").read_text())
     assert line["cause"] == cause
-    assert (line["name"], line["resourceVersion"]) == (made["metadata"]["name"], change["resourceVersion"])
+    assert (line["name"], line["resourceVersion"]) == (metadata["metadata"]["name"], change["resourceVersion"])
 
 
 @pytest.mark.real_loop
 async def test_kube_apiserver_ignores_the_header(real_cluster: RealCluster, tmp_path: Path) -> None:
     namespace = real_cluster.namespace("causes")
-    made, changes = await write_with_cause(real_cluster.kubeconfig, namespace, tmp_path / "log")
+    metadata, changes = await write_with_cause(real_cluster.kubeconfig, namespace, tmp_path / "log")
     assert b"the server could not find the requested resource" in changes
-    assert made["metadata"]["namespace"] == namespace
+    assert metadata["metadata"]["namespace"] == namespace
     line = json.loads((tmp_path / "log").read_text())
-    assert (line["uid"], line["resourceVersion"]) == (made["metadata"]["uid"], made["metadata"]["resourceVersion"])
+    assert (line["uid"], line["resourceVersion"]) == (
+        metadata["metadata"]["uid"],
+        metadata["metadata"]["resourceVersion"],
+    )
     assert line["cause"]["decision"] == DECISION
 
 

@@ -77,9 +77,9 @@ def _write(
     number = max((max(numbers) for numbers in books.known.values()), default=0)
     while True:
         name = f"w{writer}-{chance.randrange(OBJECTS)}"
-        held = books.known.setdefault(name, {0})
-        assert len(held) == 1, "between two requests everything is decided"
-        (now,) = held
+        acknowledged = books.known.setdefault(name, {0})
+        assert len(acknowledged) == 1, "between two requests everything is decided"
+        (now,) = acknowledged
         number += 1
         body = {"metadata": {"name": name}, "data": {"number": str(number), "filler": "x" * chance.randrange(3000)}}
         if not now:
@@ -98,7 +98,7 @@ def _write(
         books.acknowledged += 1
 
 
-def watch(server: Server, shown: dict[str, tuple[int, int]]) -> None:
+def watch(server: Server, versions: dict[str, tuple[int, int]]) -> None:
     """Remember the newest revision and number that was shown of each object."""
     with closing(server.connect()) as connection, suppress(OSError, http.client.HTTPException, ValueError):
         connection.request("GET", f"{PATH}?watch=true", headers={"Authorization": f"Bearer {server.token}"})
@@ -107,7 +107,7 @@ def watch(server: Server, shown: dict[str, tuple[int, int]]) -> None:
                 event = json.loads(line)
                 meta = event["object"]["metadata"]
                 number = 0 if event["type"] == "DELETED" else int(event["object"].get("data", {}).get("number", 0))
-                shown[meta["name"]] = (int(meta["resourceVersion"]), number)
+                versions[meta["name"]] = (int(meta["resourceVersion"]), number)
 
 
 @pytest.mark.timeout(1800)
@@ -120,12 +120,12 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
         beginning = server.request(connection, "GET", PATH)[1]
     rounds = 100 if soak else 5
     for _ in range(rounds):
-        shown: dict[str, tuple[int, int]] = {}
+        versions: dict[str, tuple[int, int]] = {}
         failures: list[BaseException] = []
         work = [
             partial(write, server, number, book, random.Random(chance.random())) for number, book in enumerate(books)
         ]
-        work.append(partial(watch, server, shown))
+        work.append(partial(watch, server, versions))
         threads = [threading.Thread(target=_caught, args=(item, failures)) for item in work]
         before = sum(book.acknowledged for book in books)
         for thread in threads:
@@ -139,13 +139,13 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
         assert failures == []
         server.start()
         with closing(server.connect()) as connection:
-            _status, found = server.request(connection, "GET", PATH)
-        _check(found, books, shown)
-        _check_history(server, beginning, found)
+            _status, response = server.request(connection, "GET", PATH)
+        _check(response, books, versions)
+        _check_history(server, beginning, response)
     server.kill()
 
 
-def _check_history(server: Server, beginning: Any, found: Any) -> None:
+def _check_history(server: Server, beginning: Any, listed: Any) -> None:
     """A watch from before the first kill delivers every change since, and so the current state."""
     state = {item["metadata"]["name"]: item for item in beginning["items"]}
     query = f"watch=true&timeoutSeconds=1&resourceVersion={beginning['metadata']['resourceVersion']}"
@@ -162,7 +162,7 @@ def _check_history(server: Server, beginning: Any, found: Any) -> None:
         state.pop(name, None)
         if event["type"] != "DELETED":
             state[name] = {key: value for key, value in event["object"].items() if key not in ("kind", "apiVersion")}
-    assert state == {item["metadata"]["name"]: item for item in found["items"]}
+    assert state == {item["metadata"]["name"]: item for item in listed["items"]}
 
 
 def _is_loaded(books: list[ExpectedState], enough: int, failures: list[BaseException]) -> bool:
@@ -176,17 +176,17 @@ def _caught(work: Callable[[], None], failures: list[BaseException]) -> None:
         failures.append(error)
 
 
-def _check(found: Any, books: list[ExpectedState], shown: dict[str, tuple[int, int]]) -> None:
-    held = {item["metadata"]["name"]: item for item in found["items"] if item["metadata"]["name"].startswith("w")}
-    numbers = {name: int(item["data"]["number"]) for name, item in held.items()}
+def _check(listed: Any, books: list[ExpectedState], versions: dict[str, tuple[int, int]]) -> None:
+    stored = {item["metadata"]["name"]: item for item in listed["items"] if item["metadata"]["name"].startswith("w")}
+    numbers = {name: int(item["data"]["number"]) for name, item in stored.items()}
     for book in books:
         for name, possible in book.known.items():
             assert numbers.get(name, 0) in possible, f"{name} holds {numbers.get(name, 0)}, and not one of {possible}"
             book.known[name] = {numbers.get(name, 0)}
-    newest = int(found["metadata"]["resourceVersion"])
-    for name, (revision, number) in shown.items():
+    newest = int(listed["metadata"]["resourceVersion"])
+    for name, (revision, number) in versions.items():
         assert revision <= newest, f"a watcher saw {name} at revision {revision}, the store ends at {newest}"
-        item = held.get(name)
+        item = stored.get(name)
         if item is not None and int(item["metadata"]["resourceVersion"]) == revision:
             assert numbers[name] == number
         elif item is not None:

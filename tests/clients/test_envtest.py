@@ -157,7 +157,7 @@ def test_ignored_flags_log_warnings(environment: Environment) -> None:
 
 
 @cases(
-    "words, said",
+    "words, message",
     {
         "without flags": ([], "--service-account-issuer are required"),
         "invalid port": (["--secure-port=http"], 'invalid argument "http" for "--secure-port"'),
@@ -165,7 +165,7 @@ def test_ignored_flags_log_warnings(environment: Environment) -> None:
         "an unknown mode": (["--authorization-mode=Magic"], '"Magic" is not a valid mode'),
     },
 )
-def test_startup_errors_name_the_flag(assets: Path, tmp_path: Path, words: list[str], said: str) -> None:
+def test_startup_errors_name_the_flag(assets: Path, tmp_path: Path, words: list[str], message: str) -> None:
     required = ["--service-account-issuer=x", "--service-account-signing-key-file=x"] if words else []
     etcd = Environment(assets, tmp_path)
     with etcd:
@@ -178,7 +178,7 @@ def test_startup_errors_name_the_flag(assets: Path, tmp_path: Path, words: list[
             timeout=20,
         )
     assert answer.returncode == 1
-    assert said in answer.stderr
+    assert message in answer.stderr
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None and not os.environ.get("KUBEBUILDER_ASSETS"), reason="no kubectl")

@@ -101,8 +101,8 @@ class Cluster:
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
-    def read(self, what: str) -> Any:
-        return json.loads(self.kubectl("get", what, "-o", "json"))
+    def read(self, path: str) -> Any:
+        return json.loads(self.kubectl("get", path, "-o", "json"))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def manifests() -> list[dict[str, Any]]:
 
 
 @cases(
-    "what, wanted",
+    "scenario, wanted",
     {
         "a Deployment": ("deployment/dep", {"availableReplicas": 3, "updatedReplicas": 3}),
         "a DaemonSet": ("daemonset/ds", {"numberAvailable": 3, "updatedNumberScheduled": 3}),
@@ -155,8 +155,8 @@ def manifests() -> list[dict[str, Any]]:
         "a Job": ("job/job", {"succeeded": 2}),
     },
 )
-def test_workload_reaches_its_desired_state(cluster: Cluster, what: str, wanted: dict[str, int]) -> None:
-    until(lambda: wanted.items() <= cluster.read(what).get("status", {}).items(), f"{what} has {wanted}", 60)
+def test_workload_reaches_its_desired_state(cluster: Cluster, scenario: str, wanted: dict[str, int]) -> None:
+    until(lambda: wanted.items() <= cluster.read(scenario).get("status", {}).items(), f"{scenario} has {wanted}", 60)
 
 
 def test_sets_keep_one_revision(cluster: Cluster) -> None:

@@ -85,10 +85,10 @@ def admin(server: EmbeddedServer) -> Kubectl:
 @pytest.fixture
 def kubectl(admin: Kubectl, server: EmbeddedServer, request: pytest.FixtureRequest) -> Kubectl:
     """As an administrator with a client certificate, in a namespace of the test's own."""
-    mine = Kubectl(server, server.kubeconfig("root", ("system:masters",)))
-    mine.namespace = request.node.name.replace("_", "-")[:60].rstrip("-")
-    admin("create", "namespace", mine.namespace)
-    return mine
+    root_kubectl = Kubectl(server, server.kubeconfig("root", ("system:masters",)))
+    root_kubectl.namespace = request.node.name.replace("_", "-")[:60].rstrip("-")
+    admin("create", "namespace", root_kubectl.namespace)
+    return root_kubectl
 
 
 def replica_set(replicas: int = 2, name: str = "web") -> dict[str, Any]:

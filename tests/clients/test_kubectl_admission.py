@@ -82,8 +82,8 @@ def test_limit_range_defaults(kubectl: Kubectl) -> None:
         stdin={"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": limits}},
     )  # fmt: skip
     kubectl("run", "a", "--image=i")
-    made = kubectl.get("pod", "a")
-    assert made["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
+    created = kubectl.get("pod", "a")
+    assert created["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
     assert "cpu request for container a; cpu limit for container a" in kubectl("describe", "pod", "a")
     large = '{"spec": {"containers": [{"name": "b", "image": "i", "resources": {"limits": {"cpu": "3"}}}]}}'
     refused = kubectl("run", "b", "--image=i", f"--overrides={large}", fails=True)

@@ -32,9 +32,9 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         yield Kubectl(running, running.kubeconfig("admin", token=ADMIN_TOKEN))
 
 
-def owners(kubectl: Kubectl, what: str) -> list[tuple[str, str, str]]:
+def owners(kubectl: Kubectl, path: str) -> list[tuple[str, str, str]]:
     """Manager, operation and subresource of each entry."""
-    document = json.loads(kubectl("get", what, "-o", "json", "--show-managed-fields"))
+    document = json.loads(kubectl("get", path, "-o", "json", "--show-managed-fields"))
     return [
         (entry["manager"], entry["operation"], entry.get("subresource", ""))
         for entry in document["metadata"]["managedFields"]

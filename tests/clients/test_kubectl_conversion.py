@@ -221,14 +221,14 @@ ANSWERS = {
 
 
 def test_kubectl_shows_each_version(ours: Kubectl, webhook: ConversionWebhook, tmp_path: Path) -> None:
-    seen = Session(ours, webhook, tmp_path).run()
-    assert seen["get v1"].split() == ["NAME", "HOSTPORT", "a", "h:1"]
-    assert seen["get v2"].split() == ["NAME", "HOST", "PORT", "a", "h", "1"]
-    assert seen["after edit"] == "j:99"
-    assert json.loads(seen["status v1"].partition(" ")[0]) == {"replicas": 4}
-    assert seen["a failure: get"].endswith("conversion webhook for example.com/v1, Kind=Thing failed: custom error")
-    assert seen["stored versions"] == '["v1","v2"]'
-    assert [line.split() for line in seen["mixed v2"].splitlines()] == [
+    output = Session(ours, webhook, tmp_path).run()
+    assert output["get v1"].split() == ["NAME", "HOSTPORT", "a", "h:1"]
+    assert output["get v2"].split() == ["NAME", "HOST", "PORT", "a", "h", "1"]
+    assert output["after edit"] == "j:99"
+    assert json.loads(output["status v1"].partition(" ")[0]) == {"replicas": 4}
+    assert output["a failure: get"].endswith("conversion webhook for example.com/v1, Kind=Thing failed: custom error")
+    assert output["stored versions"] == '["v1","v2"]'
+    assert [line.split() for line in output["mixed v2"].splitlines()] == [
         ["NAME", "HOST", "PORT"],
         ["a", "j", "99"],
         ["s", "z", "9"],

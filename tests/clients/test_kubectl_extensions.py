@@ -97,13 +97,13 @@ def test_policies_validate_and_mutate(kubectl: Kubectl) -> None:
     few = [{"expression": "object.spec.replicas <= 5", "messageExpression": "string(object.spec.replicas) + ' of 5'"}]
     label = "Object{metadata: Object.metadata{labels: Object.metadata.labels{team: 'core'}}}"
     change = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": label}}
-    for given in (
+    for manifest in (
         policy("ValidatingAdmissionPolicy", "few", validations=few),
         binding("ValidatingAdmissionPolicyBinding", "few", validationActions=["Deny"]),
         policy("MutatingAdmissionPolicy", "team", mutations=[change], reinvocationPolicy="Never"),
         binding("MutatingAdmissionPolicyBinding", "team"),
     ):
-        kubectl("apply", "-f", "-", stdin=given)
+        kubectl("apply", "-f", "-", stdin=manifest)
     refused = kubectl("create", "deployment", "web", "--image=i", "--replicas=6", fails=True)
     assert refused.strip() == (
         "error: failed to create deployment: deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'few' "

@@ -51,7 +51,7 @@ def server_and_manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         until((directory / "admin").exists, "the server is up")
         server_and_manager = ServerAndManager(directory)
         kubeconfig = server_and_manager.kubeconfig("system:kube-controller-manager")
-        flags = [f"--{who}kubeconfig={kubeconfig}" for who in ("", "authentication-", "authorization-")]
+        flags = [f"--{prefix}kubeconfig={kubeconfig}" for prefix in ("", "authentication-", "authorization-")]
         with pilothouse(
             directory, "manager", *flags, f"--secure-port={server_and_manager.port}", "--v=2", RS_ONLY
         ) as manager:

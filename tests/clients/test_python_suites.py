@@ -46,7 +46,7 @@ def test_sample_suite_passes(suite: str, tests: int, tmp_path: Path) -> None:
 
 
 def test_the_official_client_decodes_a_list_of_every_kind(tmp_path: Path) -> None:
-    made = set()
+    decoded_kinds = set()
     with EmbeddedServer(tmp_path) as server:
         kubeconfig = server.kubeconfig("admin", token=ADMIN_TOKEN)
 
@@ -70,7 +70,7 @@ def test_the_official_client_decodes_a_list_of_every_kind(tmp_path: Path) -> Non
                     # Filled in where these were sent; a pod with a token must name one.
                     body["spec"].setdefault("serviceAccountName", "default")
                 create(f"{root}/namespaces/d1/{info.resource}" if info.namespaced else f"{root}/{info.resource}", body)
-                made.add(f"{info.api_version} {info.kind}")
+                decoded_kinds.add(f"{info.api_version} {info.kind}")
         done = subprocess.run(
             [sys.executable, "-m", "tests.clients.python.every_list"],
             cwd=tmp_path,
@@ -85,7 +85,7 @@ def test_the_official_client_decodes_a_list_of_every_kind(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr[-8000:]
     decoded = json.loads(done.stdout)
     assert decoded["lists"] > 90
-    assert len(made) > 50
-    assert not {kind for kind in made if not decoded["items"].get(kind)}, "each is in a list"
+    assert len(decoded_kinds) > 50
+    assert not {kind for kind in decoded_kinds if not decoded["items"].get(kind)}, "each is in a list"
     listed = {f"{info.api_version} {info.kind}" for info in built_in() if "list" in info.verbs}
     assert not listed - set(decoded["items"]), "nothing that is served is left out"

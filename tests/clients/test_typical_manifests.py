@@ -158,8 +158,8 @@ def test_services_have_endpoints(desk: NamespaceKubectl) -> None:
     wanted = {pod["status"]["podIP"] for pod in pods}
     for service in ("web", "outside", "balanced"):
         until(lambda service=service: addresses(service) == wanted, f"{service} leads to the pods")  # type: ignore[misc]
-    [found] = desk.get("endpointslices", "-l", "kubernetes.io/service-name=web")["items"]
-    assert {port["name"]: port["port"] for port in found["ports"]} == {"http": 8080, "metrics": 9090}
+    [endpoint_slices] = desk.get("endpointslices", "-l", "kubernetes.io/service-name=web")["items"]
+    assert {port["name"]: port["port"] for port in endpoint_slices["ports"]} == {"http": 8080, "metrics": 9090}
     assert addresses("legacy") == {"192.0.2.42"}
     assert len(addresses("db")) == 2
     assert re.search(r"web:http \(\d+\.", desk("describe", "ingress", "web"))

@@ -168,8 +168,8 @@ def test_wait_timeout(tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "up", "--port=0", "-f", manifest, "--wait", "--timeout=3s")
     assert done.returncode == 1
     why = r"Pod web-\w+ and 2 more: FailedScheduling: 0/3 nodes are available: 3 Insufficient cpu\..*"
-    *_first, told, last = done.stdout.splitlines()
-    assert re.fullmatch(rf"  replicasets\.apps/web in default: {why}", told)
+    *_first, output, last = done.stdout.splitlines()
+    assert re.fullmatch(rf"  replicasets\.apps/web in default: {why}", output)
     assert re.fullmatch(rf"not ready after 3 s: replicasets\.apps/web in default: 0 of 3 ready \({why}\)", last)
 
 
@@ -323,10 +323,10 @@ def test_kubeconfig_is_private_and_removed_at_exit(tmp_path: Path, flags: tuple[
 def test_signal_stops_gracefully(tmp_path: Path, number: signal.Signals) -> None:
     with start(tmp_path, "-f", write(tmp_path, "m.yaml", replica_set())) as up:
         up.until("all manifests are ready")
-        asked = time.monotonic()
+        signaled_at = time.monotonic()
         up.send(number)
         assert up.wait(10) == 0
-        assert time.monotonic() - asked < 5
+        assert time.monotonic() - signaled_at < 5
     assert "Traceback" not in up.log
     assert not re.search(r"^[EW]\d{4} ", up.log, re.MULTILINE)
 
@@ -361,14 +361,14 @@ def test_unusable_data_directory(tmp_path: Path) -> None:
 
 
 @needs_kubectl
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
-def test_restart_continues_from_the_data_directory(tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("argument", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
+def test_restart_continues_from_the_data_directory(tmp_path: Path, argument: signal.Signals) -> None:
     kubectl = Terminal(tmp_path)
     manifest = write(tmp_path, "m.yaml", replica_set())
     with start(tmp_path, "--data-dir=data", "-f", manifest) as up:
         up.until("all manifests are ready")
         before = kubectl.pods()
-        up.send(how)
+        up.send(argument)
         up.wait(10)
     began = time.monotonic()
     with start(tmp_path, "--data-dir=data", "--v=1") as up:

@@ -83,8 +83,8 @@ def stateful_set_volumes_are_kept(stage: VolumeCluster) -> None:
     assert re.split(r" {2,}", line)[:6] == ["data-web-1", "Bound", volume, "1Gi", "RWO", "standard"]
     line = next(line for line in stage("get", "pv").splitlines() if line.startswith(volume))
     namespace = stage.claims()["data-web-1"]["metadata"]["namespace"]
-    shown = re.split(r" {2,}", line)[:7]
-    assert shown == [volume, "1Gi", "RWO", "Delete", "Bound", f"{namespace}/data-web-1", "standard"]
+    columns = re.split(r" {2,}", line)[:7]
+    assert columns == [volume, "1Gi", "RWO", "Delete", "Bound", f"{namespace}/data-web-1", "standard"]
     described = stage("describe", "pvc", "data-web-1")
     assert re.search(r"Used By:\s+web-1", described)
     assert "pv.kubernetes.io/bind-completed: yes" in described
@@ -216,15 +216,18 @@ def claim_expansion_and_pod_move(stage: VolumeCluster) -> None:
     def places() -> dict[str, bool]:
         """The nodes that have the volume, and whether it is attached there."""
         items = stage.get("volumeattachments")["items"]
-        mine = [item for item in items if item["spec"]["source"]["persistentVolumeName"] == volume]
-        return {item["spec"]["nodeName"]: item["status"]["attached"] for item in mine}
+        attachments = [item for item in items if item["spec"]["source"]["persistentVolumeName"] == volume]
+        return {item["spec"]["nodeName"]: item["status"]["attached"] for item in attachments}
 
     assert places() == {old: True}
     assert stage.get("csidriver", PROVISIONER)["spec"]["attachRequired"]
     assert re.search(rf"{PROVISIONER} +{volume} +{old} +true", stage("get", "volumeattachments"))
     name = f"kubernetes.io/csi/{PROVISIONER}^{volume}"
     status = stage.get("node", old)["status"]
-    assert ([each["name"] for each in status["volumesAttached"]], status["volumesInUse"]) == ([name], [name])
+    assert ([attachment["name"] for attachment in status["volumesAttached"]], status["volumesInUse"]) == (
+        [name],
+        [name],
+    )
     assert "SuccessfulAttachVolume" in stage.event_reasons("web-0")
     stage("patch", "pvc", "data-web-0", "-p", '{"spec":{"resources":{"requests":{"storage":"3Gi"}}}}')
     until(lambda: stage.claims()["data-web-0"]["status"]["capacity"] == {"storage": "3Gi"}, "it has what it asks for")

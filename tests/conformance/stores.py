@@ -92,14 +92,14 @@ def assert_next(store: Store, revision: int) -> None:
     assert store.is_shared or store.next_revision() == revision
 
 
-def assert_staged(store: Store, found: Record | None, expected: Record) -> None:
+def assert_staged(store: Store, records: Record | None, expected: Record) -> None:
     """A staged record; its revision is provisional if other clients write too."""
-    assert found is not None
+    assert records is not None
     if store.is_shared:
-        assert found.revision > 1 << 60
-        assert (found.key, found.value) == (expected.key, expected.value)
+        assert records.revision > 1 << 60
+        assert (records.key, records.value) == (expected.key, expected.value)
     else:
-        assert found == expected
+        assert records == expected
 
 
 def names(records: list[Record]) -> list[str]:

@@ -238,8 +238,8 @@ async def test_lists_by_selector_by_page_and_as_metadata(client: Client, ns: str
     async def names(**options: Any) -> list[str]:
         return [item.metadata.name for item in (await client.list(metadata, ns, **options)).items if named(item)]
 
-    def named(found: Any) -> bool:
-        return bool(found.metadata.name.startswith("c") and len(found.metadata.name) == 2)
+    def named(obj: Any) -> bool:
+        return bool(obj.metadata.name.startswith("c") and len(obj.metadata.name) == 2)
 
     assert await names(label_selector="even=true") == ["c0", "c2", "c4"]
     assert await names(label_selector="even in (false),even") == ["c1", "c3"]
@@ -290,8 +290,8 @@ async def test_watch_without_resource_version_starts_with_existing_objects(clien
     async with client.watch(PODS.metadata, ns, timeout_seconds=30) as batches:
         events = await take(batches, 2)
         # What is there comes in no particular order.
-        shown = sorted((event.type, event.object.metadata.name) for event in events)
-        assert shown == [("ADDED", "a"), ("ADDED", "b")]
+        events_sorted = sorted((event.type, event.object.metadata.name) for event in events)
+        assert events_sorted == [("ADDED", "a"), ("ADDED", "b")]
         assert {event.object.kind for event in events} == {"PartialObjectMetadata"}
         await client.create(PODS, pod("c"), ns)
         assert [event.object.metadata.name for event in await take(batches, 1)] == ["c"]

@@ -23,9 +23,9 @@ async def test_compaction_drops_history_and_keeps_current_state(store: Store) ->
     assert names(store.list("/pods/", revision=3).records) == ["a", "b"]
     assert len(store.watch("/pods/", 3).take()) == 2
     for prefix in ("/pods/", "/nodes/", ""):
-        with pytest.raises(Compacted) as gone:
+        with pytest.raises(Compacted) as compacted:
             store.list(prefix, revision=2)
-        assert (gone.value.revision, gone.value.oldest) == (2, 3)
+        assert (compacted.value.revision, compacted.value.oldest) == (2, 3)
         with pytest.raises(Compacted):
             store.watch(prefix, 2)
     store.compact(2)
@@ -41,11 +41,11 @@ async def test_busy_resource_does_not_drop_history_of_others(store: Store) -> No
     for _ in range(20):
         await put(store, "/pods/default/p")
     assert len(store.watch("apps/deployments/", 1).take()) == 1
-    with pytest.raises(Compacted) as gone:
+    with pytest.raises(Compacted) as compacted:
         store.watch("/pods/", 2)
-    assert gone.value.oldest == store.revision - 5
-    assert len(store.watch("/pods/", gone.value.oldest).take()) == 5
-    assert len(store.list("/pods/", revision=gone.value.oldest).records) == 1
+    assert compacted.value.oldest == store.revision - 5
+    assert len(store.watch("/pods/", compacted.value.oldest).take()) == 5
+    assert len(store.list("/pods/", revision=compacted.value.oldest).records) == 1
     with pytest.raises(Compacted):
         store.watch("", 2)
     assert store.compacted == 0

@@ -69,11 +69,11 @@ async def test_commit_is_delivered_in_one_batch_and_timeout_loses_nothing(store:
     assert watcher.idle
     staged = [store.stage(f"/pods/default/{name}", lambda _revision: b"") for name in "ab"]
     await store.commit(staged[0])
-    seen = [change.key for change in await waiting]
+    keys = [change.key for change in await waiting]
     if store.is_shared:  # with a transaction each
         await store.flush()
-        seen += [change.key for change in watcher.take()]
-    assert seen == ["/pods/default/a", "/pods/default/b"]
+        keys += [change.key for change in watcher.take()]
+    assert keys == ["/pods/default/a", "/pods/default/b"]
     cancelled = asyncio.ensure_future(anext(watcher))
     await asyncio.sleep(0)
     await put(store, "/pods/default/c")

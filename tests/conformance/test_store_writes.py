@@ -18,10 +18,10 @@ async def test_empty_store_is_at_revision_1(store: Store) -> None:
 
 
 async def test_record_has_create_and_mod_revision(store: Store) -> None:
-    made = await put(store, "/pods/default/a", "one")
+    record = await put(store, "/pods/default/a", "one")
     await put(store, "/pods/default/b")
     changed = await put(store, "/pods/default/a", "two")
-    assert store.get("/pods/default/a") == Record("/pods/default/a", b"two@4", changed, made)
+    assert store.get("/pods/default/a") == Record("/pods/default/a", b"two@4", changed, record)
     await remove(store, "/pods/default/a")
     assert store.get("/pods/default/a") is None
     again = await put(store, "/pods/default/a")
@@ -48,7 +48,7 @@ async def test_stage_checks_preconditions_against_staged_writes(store: Store) ->
         store.stage("/pods/default/a", lambda _revision: b"2", expected=0)
     assert_staged(store, refused.value.current, Record("/pods/default/a", b"1", 2, 2))
     second = store.stage("/pods/default/a", lambda _revision: b"2", expected=first.revision)
-    gone = store.stage("/pods/default/a", None, expected=second.revision)
+    staged_delete = store.stage("/pods/default/a", None, expected=second.revision)
     assert store.staged("/pods/default/a") is None
     with pytest.raises(Mismatch) as absent:
         store.stage("/pods/default/a", None)
@@ -56,7 +56,7 @@ async def test_stage_checks_preconditions_against_staged_writes(store: Store) ->
     third = store.stage("/pods/default/a", lambda _revision: b"3", expected=0)
     watcher = store.watch("", store.revision)
     await store.commit(third)
-    assert first.committed and second.committed and gone.committed
+    assert first.committed and second.committed and staged_delete.committed
     assert store.get("/pods/default/a") == Record("/pods/default/a", b"3", 5, 5)
     assert [change.type for change in watcher.take()] == ["ADDED", "MODIFIED", "DELETED", "ADDED"]
 

@@ -19,6 +19,6 @@ def peer(authority: Pair, name: str, *groups: str) -> Peer:
     return Peer(der, name, groups, (der,))
 
 
-def with_uids(shown: Peer, *uids: str) -> Peer:
+def with_uids(request_header: Peer, *uids: str) -> Peer:
     """The same client, with uids in its certificate."""
-    return msgspec.structs.replace(shown, uids=uids)
+    return msgspec.structs.replace(request_header, uids=uids)

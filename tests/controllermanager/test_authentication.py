@@ -40,7 +40,7 @@ JANE_USER = User(
 
 async def identify(
     env: Env,
-    shown: Peer | None,
+    request_header: Peer | None,
     *headers: tuple[str, str],
     config: ConfigMap = KNOWN,
     delegates: bool = True,
@@ -51,11 +51,11 @@ async def identify(
     tokens = TokenReviews(env, Scripted(review).client(env), cache_seconds=10) if delegates else None
     encoded = [(name.lower().encode(), value.encode()) for name, value in headers]
     authenticator = Authenticator(env, trust, tokens, certificate_uids=certificate_uids)
-    return await authenticator.user(shown, encoded)
+    return await authenticator.user(request_header, encoded)
 
 
 @cases(
-    "shown, headers, user",
+    "expected, headers, user",
     {
         "no credentials": (None, [], ANONYMOUS),
         "basic authentication is ignored": (None, [("Authorization", "Basic abc")], ANONYMOUS),
@@ -75,9 +75,9 @@ async def identify(
     },
 )
 async def test_authenticate_request(
-    env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None
+    env: Env, expected: Peer | None, headers: list[tuple[str, str]], user: User | None
 ) -> None:
-    assert await identify(env, shown, *headers) == user
+    assert await identify(env, expected, *headers) == user
 
 
 @cases(
@@ -108,7 +108,7 @@ VOUCHED = [
 
 
 @cases(
-    "shown, headers, user",
+    "expected, headers, user",
     {
         "request header proxy": (
             PROXY,
@@ -124,9 +124,9 @@ VOUCHED = [
     },
 )
 async def test_request_header_authentication(
-    env: Env, shown: Peer | None, headers: list[tuple[str, str]], user: User | None
+    env: Env, expected: Peer | None, headers: list[tuple[str, str]], user: User | None
 ) -> None:
-    assert await identify(env, shown, *headers) == user
+    assert await identify(env, expected, *headers) == user
 
 
 async def test_any_common_name_is_allowed_without_a_list(env: Env) -> None:

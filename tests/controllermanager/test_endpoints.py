@@ -87,11 +87,11 @@ class Caller:
             assert int(self.headers["content-length"]) == len(sent[1]["body"])
         return sent[0]["status"], sent[1]["body"]
 
-    async def get(self, target: str, **how: Any) -> tuple[int, str]:
+    async def get(self, target: str, **options: Any) -> tuple[int, str]:
         """As system:masters, unless ``how`` has another user."""
-        if not how.keys() & {"token", "certificate"}:
-            how["certificate"] = MASTER
-        status, body = await self.request(target, **how)
+        if not options.keys() & {"token", "certificate"}:
+            options["certificate"] = MASTER
+        status, body = await self.request(target, **options)
         return status, body.decode()
 
 
@@ -144,8 +144,8 @@ async def test_anonymous_requests_are_limited_to_health(env: Env, path: str, met
         why = f'forbidden: User "system:anonymous" cannot {method.lower()} path "{path}": no role'
         assert method == "HEAD" or json.loads(body) == refused(403, why)
     # A wrong credential is rejected everywhere, also where none is needed, and before anything else is checked.
-    for how in ({"token": "bad"}, {"certificate": STRANGER}):
-        status, body = await caller.request(path, method=method, **how)
+    for credentials in ({"token": "bad"}, {"certificate": STRANGER}):
+        status, body = await caller.request(path, method=method, **credentials)
         assert status == 401
         assert method == "HEAD" or json.loads(body) == refused(401, "Unauthorized")
     # A right to one page is none to another.

@@ -155,8 +155,8 @@ def test_gate_is_supported_rejected_or_not_read(gate: Gate) -> None:
     if gate.name in REFUSED:
         with pytest.raises(FlagError) as refused:
             options(changed(gate))
-        said = f"feature gate {setting} is not supported: {REFUSED[gate.name]} does not implement it"
-        assert said in str(refused.value)
+        message = f"feature gate {setting} is not supported: {REFUSED[gate.name]} does not implement it"
+        assert message in str(refused.value)
     elif gate.name in READ and gate.name not in ALWAYS_OFF:
         assert gate.name in effective_gates(DESCRIPTORS), f"{READ[gate.name]} asks for it"
         assert all("has no effect" not in line for line in _warnings(options(changed(gate))) if f" {setting} " in line)

@@ -43,7 +43,7 @@ def test_ping_check_is_default() -> None:
 
 
 def test_check_can_be_removed() -> None:
-    made = health(a="bad", b=None)
-    made.remove("a")
-    made.remove("never there")
-    assert made.report("healthz").healthy
+    checks = health(a="bad", b=None)
+    checks.remove("a")
+    checks.remove("never there")
+    assert checks.report("healthz").healthy

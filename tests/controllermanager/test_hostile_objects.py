@@ -173,9 +173,9 @@ async def smuggle(store: MemoryStore, kind: Kind[Any], hostile: str) -> None:
     """Write it where the API server would, without asking it."""
     prefix = storage_prefix(kind.group, kind.resource)
     # Where admission cannot read what limits a namespace, nothing can be created: let it be one where nobody does.
-    where = "elsewhere" if kind.resource == "resourcequotas" else "default"
-    key = f"{prefix}{where}/bad" if kind.namespaced else f"{prefix}bad"
-    namespace = f'"namespace":"{where}",' if kind.namespaced else ""
+    target_namespace = "elsewhere" if kind.resource == "resourcequotas" else "default"
+    key = f"{prefix}{target_namespace}/bad" if kind.namespaced else f"{prefix}bad"
+    namespace = f'"namespace":"{target_namespace}",' if kind.namespaced else ""
 
     def stored(revision: int) -> bytes:
         head = f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'
@@ -206,8 +206,8 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "passing"}})
     await client.delete(NAMESPACES, "passing")
     orphan = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "orphan", "namespace": "default"}}
-    gone = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "uid-gone"}
-    orphan["metadata"]["ownerReferences"] = [gone]  # type: ignore[index]
+    missing_owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "uid-gone"}
+    orphan["metadata"]["ownerReferences"] = [missing_owner]  # type: ignore[index]
     await client.create(PODS, {**orphan, "spec": {"containers": [{"name": "a", "image": "b"}]}}, "default")
     await asyncio.sleep(40)
 
@@ -234,19 +234,20 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every object is tried as every kind with ``--soak``, each in a cluster of its own. Otherwise as every fifth kind,
     all of them in one, so that each kind and each object has its turns."""
-    if "what" not in metafunc.fixturenames:
+    if "manifest" not in metafunc.fixturenames:
         return
     if metafunc.config.getoption("--soak"):
         tried = [
-            pytest.param(what, [kind], id=f"{what}-{kind.resource}") for what, kind in itertools.product(HOSTILE, KINDS)
+            pytest.param(manifest, [kind], id=f"{manifest}-{kind.resource}")
+            for manifest, kind in itertools.product(HOSTILE, KINDS)
         ]
     else:
-        tried = [pytest.param(what, KINDS[-row % 5 :: 5], id=what) for row, what in enumerate(HOSTILE)]
-    metafunc.parametrize(("what", "kinds"), tried)
+        tried = [pytest.param(manifest, KINDS[-row % 5 :: 5], id=manifest) for row, manifest in enumerate(HOSTILE)]
+    metafunc.parametrize(("manifest", "kinds"), tried)
 
 
 async def test_hostile_object_affects_only_its_own_key(
-    env: Env, what: str, kinds: Sequence[Kind[Any]], caplog: pytest.LogCaptureFixture
+    env: Env, manifest: str, kinds: Sequence[Kind[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     began = time.process_time()
     store = MemoryStore(env)
@@ -254,13 +255,13 @@ async def test_hostile_object_affects_only_its_own_key(
     async with running(plane):
         await plane.client().create(NODES, a_node())
         for kind in kinds:
-            await smuggle(store, kind, HOSTILE[what])
+            await smuggle(store, kind, HOSTILE[manifest])
         await asyncio.sleep(5)
         await the_rest_goes_on(plane, store)
     assert time.process_time() - began < 20, "nor does it take the others' time"
     bugs = [
         (r.getMessage(), getattr(r, "values", {}), r.exc_info)
         for r in caplog.records
-        if r.exc_info and not (r.name == "pilothouse.apiserver" and what in MISSHAPEN)
+        if r.exc_info and not (r.name == "pilothouse.apiserver" and manifest in MISSHAPEN)
     ]
     assert bugs == [], "a hostile object is no unexpected one"

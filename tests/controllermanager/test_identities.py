@@ -144,13 +144,13 @@ def recorded_accounts() -> list[str]:
 @pytest.mark.parametrize("account", recorded_accounts())
 async def test_account_creation_requests_are_upstreams(env: Env, account: str) -> None:
     """The recorded start of v1.36.2. How often an account is read again depends on how many clients it has."""
-    seen = of_account("14-accounts", account)
+    identities = of_account("14-accounts", account)
     clients = connected(env, World(env, account=False, name=account))
     await clients.for_controller(account, qps=20, burst=30, fence=None)
-    if seen[-1].resource == "serviceaccounts/token":
+    if identities[-1].resource == "serviceaccounts/token":
         await ServiceAccountToken(env, SERVERS[env].client(env), account).issue()
     ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).asked]
-    theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in seen]
+    theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in identities]
     assert ours[:3] == theirs[:3]
     assert set(ours) == set(theirs)
     assert ours[3:] == theirs[len(theirs) - len(ours) + 3 :], "a look, and the token"
@@ -182,5 +182,5 @@ def essence(body: Any) -> str:
     """A body without the fields that the API server set."""
     if body is None:
         return ""
-    said = {"name": body["metadata"]["name"]} if body["kind"] == "ServiceAccount" else body["spec"]
-    return f"{body['kind']} { {key: value for key, value in said.items() if value is not None} }"
+    summary = {"name": body["metadata"]["name"]} if body["kind"] == "ServiceAccount" else body["spec"]
+    return f"{body['kind']} { {key: value for key, value in summary.items() if value is not None} }"

@@ -124,9 +124,9 @@ async def test_watch_list_client_gate(env: Env, streams: bool) -> None:
         group.start(manager.run())
         await manager.leading.wait()
         await asyncio.sleep(1)
-        asked = [target for target in cluster.targets if "/pods?" in target or "/secrets?" in target]
-        begun = {"streamed" if "sendInitialEvents=true" in target else "other" for target in asked}
-        assert len(asked) == (2 if streams else 4)
+        targets = [target for target in cluster.targets if "/pods?" in target or "/secrets?" in target]
+        begun = {"streamed" if "sendInitialEvents=true" in target else "other" for target in targets}
+        assert len(targets) == (2 if streams else 4)
         assert begun == ({"streamed"} if streams else {"other"})
         group.cancel()
 
@@ -359,7 +359,9 @@ async def test_losing_either_lease_stops_the_run(env: Env, lost: str) -> None:
         [error] = error.exceptions
     assert isinstance(error, LeadershipLost)
     assert lost in str(error)
-    assert sorted(Probe.log[2:]) == sorted(f"{n} {what}" for n in "ab" for what in ("finished", "is told to stop"))
+    assert sorted(Probe.log[2:]) == sorted(
+        f"{n} {event_name}" for n in "ab" for event_name in ("finished", "is told to stop")
+    )
 
 
 async def test_service_account_token_controller_starts_first_with_the_managers_identity(
@@ -373,8 +375,8 @@ async def test_service_account_token_controller_starts_first_with_the_managers_i
         group.start(manager.run())
         await asyncio.sleep(1)
         assert Probe.log == ["serviceaccount-token-controller runs", "a runs"]
-        asked = [name for name, *_ in factory.asked]
-        assert asked[-2:] == ["serviceaccount-token-controller", "controller a"]
+        requested_names = [name for name, *_ in factory.asked]
+        assert requested_names[-2:] == ["serviceaccount-token-controller", "controller a"]
         group.cancel()
 
 

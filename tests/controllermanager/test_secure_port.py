@@ -70,7 +70,7 @@ async def test_missing_authentication_config_map_is_logged_once(env: Env, caplog
 
 
 @cases(
-    "answer, said",
+    "answer, message",
     {
         "forbidden, with what helps": (
             status(403, "Forbidden", "configmaps is forbidden"),
@@ -81,13 +81,13 @@ async def test_missing_authentication_config_map_is_logged_once(env: Env, caplog
     },
 )
 async def test_authentication_tolerate_lookup_failure(
-    env: Env, answer: tuple[int, Any], said: str, tmp_path: Path
+    env: Env, answer: tuple[int, Any], message: str, tmp_path: Path
 ) -> None:
     config = ConfigMap()
     config.refusal = answer
     with pytest.raises(ConfigError, match="unable to load configmap kube-system/extension-") as refused:
         await look_up(env, Scripted(config))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert env.monotonic() < 1
     assert await look_up(env, Scripted(config), tolerant=True) == b""
     # Only the front proxies' part is required at the start: users' authorities come with the watch.
@@ -120,15 +120,15 @@ def test_clients_allow_ca_rotation_gate(rotates: bool, tmp_path: Path) -> None:
 
 
 @cases(
-    "asked, minimum",
+    "min_version, minimum",
     {
         "1.2 by default": ("", ssl.TLSVersion.TLSv1_2),
         "1.3 on request": ("VersionTLS13", ssl.TLSVersion.TLSv1_3),
         "minimum is TLS 1.2": ("VersionTLS10", ssl.TLSVersion.TLSv1_2),
     },
 )
-def test_tls_min_version(asked: str, minimum: ssl.TLSVersion) -> None:
-    assert secure_port._policy(Serving(tls_min_version=asked)).minimum_version == minimum
+def test_tls_min_version(min_version: str, minimum: ssl.TLSVersion) -> None:
+    assert secure_port._policy(Serving(tls_min_version=min_version)).minimum_version == minimum
 
 
 def test_cipher_suites_have_gos_names() -> None:

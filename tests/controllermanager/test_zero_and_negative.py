@@ -256,10 +256,10 @@ async def test_accepted_values_run_without_busy_loops(
     for kind, file in FILES.get(flag, {}).items():
         (tmp_path / kind).write_bytes(file)
         words.append(f"--{kind}={tmp_path / kind}")
-    asked = parse(f"--{flag}={value}", *words)
+    parsed = parse(f"--{flag}={value}", *words)
     readers = [d for d in DESCRIPTORS if any(spec.flag.name == flag for spec in d.flags)]
     options = msgspec.structs.replace(
-        asked, controllers=tuple(d.name for d in readers) or ("namespace-controller", "replicaset-controller")
+        parsed, controllers=tuple(d.name for d in readers) or ("namespace-controller", "replicaset-controller")
     )
     steps = 0
     call_soon = virtual.VirtualLoop.call_soon

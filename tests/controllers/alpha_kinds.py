@@ -13,8 +13,8 @@ async def serve(world: World, kind: Kind[Any]) -> str:
     """Serve the kind, with a status subresource. Returns the path of its collection, in namespace ``default`` if it is
     namespaced."""
     await world.request("POST", custom_resources.DEFINITIONS, definition(kind))
-    where = "namespaces/default/" if kind.namespaced else ""
-    return f"/apis/{kind.group}/{kind.version}/{where}{kind.resource}"
+    scope = "namespaces/default/" if kind.namespaced else ""
+    return f"/apis/{kind.group}/{kind.version}/{scope}{kind.resource}"
 
 
 def definition(kind: Kind[Any]) -> Doc:

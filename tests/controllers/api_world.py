@@ -47,7 +47,7 @@ class ApiWorld:
         """The started controllers, the latest last."""
         self._group = group
 
-    def _observe(self, seen: Observation) -> None:
+    def _observe(self, change: Observation) -> None:
         """Called for every observation of the controllers' requests."""
 
     async def launch(
@@ -142,9 +142,9 @@ class OwnerWorld(ApiWorld):
         super().__init__(env, group, server, user=user)
         self.requests: list[Sent] = []
 
-    def _observe(self, seen: Observation) -> None:
-        if isinstance(seen, Sent) and seen.call.verb != "watch":
-            self.requests.append(seen)
+    def _observe(self, change: Observation) -> None:
+        if isinstance(change, Sent) and change.call.verb != "watch":
+            self.requests.append(change)
 
     async def start(self, options: object = None, *, work: bool = True) -> asyncio.Task[None]:
         """Start a controller. Cancel the task to stop it."""

@@ -41,11 +41,11 @@ class World(ApiWorld):
         super().__init__(env, group, server)
         self.seen: list[Sent | Answered] = []
 
-    def _observe(self, seen: Observation) -> None:
-        is_request = isinstance(seen, Sent) or (isinstance(seen, Answered) and seen.injected)
-        if is_request and seen.call.verb != "watch":
-            assert isinstance(seen, Sent | Answered)
-            self.seen.append(seen)
+    def _observe(self, change: Observation) -> None:
+        is_request = isinstance(change, Sent) or (isinstance(change, Answered) and change.injected)
+        if is_request and change.call.verb != "watch":
+            assert isinstance(change, Sent | Answered)
+            self.seen.append(change)
 
     async def start(
         self, descriptor: Descriptor, options: object = None, *, beside: Sequence[Descriptor] = ()
@@ -184,8 +184,8 @@ def fixture_of(make: Callable[[Env], contextlib.AbstractAsyncContextManager[Any]
 
     @pytest.fixture
     async def made(env: Env) -> AsyncIterator[Any]:
-        async with make(env) as found:
-            yield found
+        async with make(env) as new_world:
+            yield new_world
 
     return made
 

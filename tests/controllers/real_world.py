@@ -30,9 +30,9 @@ class RealWorld:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return await asyncio.to_thread(self.cluster.request, method, path, body, content_type=content_type)
 
-    async def until(self, condition: Callable[[], object], what: str) -> None:
+    async def until(self, condition: Callable[[], object], description: str) -> None:
         """Wait until the condition is true. It is evaluated in a thread and may send requests."""
-        await asyncio.to_thread(until, condition, what)
+        await asyncio.to_thread(until, condition, description)
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """The objects of a list; blocks."""

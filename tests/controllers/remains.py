@@ -27,29 +27,29 @@ def remains(program: object, uid: str, key: str = "") -> list[str]:
     return sorted(_search(program, type(program).__name__, uid, key, set()))
 
 
-def _search(found: Any, where: str, uid: str, key: str, seen: set[int]) -> Iterator[str]:
-    if isinstance(found, str):
-        if uid in found or (key and found == key):
-            yield where
+def _search(leftover: Any, path: str, uid: str, key: str, visited: set[int]) -> Iterator[str]:
+    if isinstance(leftover, str):
+        if uid in leftover or (key and leftover == key):
+            yield path
         return
-    if id(found) in seen or isinstance(found, _EXCLUDED):
+    if id(leftover) in visited or isinstance(leftover, _EXCLUDED):
         return
-    seen.add(id(found))
-    if isinstance(found, dict):
-        for name, value in found.items():
-            yield from _search(name, where, uid, key, seen)
-            yield from _search(value, f"{where}[{name!r}]", uid, key, seen)
-    elif isinstance(found, _COLLECTIONS):
-        for value in found:
-            yield from _search(value, where, uid, key, seen)
-    elif type(found).__module__.startswith("pilothouse."):
-        for name in _fields(found):
-            if hasattr(found, name):
-                yield from _search(getattr(found, name), f"{where}.{name}", uid, key, seen)
+    visited.add(id(leftover))
+    if isinstance(leftover, dict):
+        for name, value in leftover.items():
+            yield from _search(name, path, uid, key, visited)
+            yield from _search(value, f"{path}[{name!r}]", uid, key, visited)
+    elif isinstance(leftover, _COLLECTIONS):
+        for value in leftover:
+            yield from _search(value, path, uid, key, visited)
+    elif type(leftover).__module__.startswith("pilothouse."):
+        for name in _fields(leftover):
+            if hasattr(leftover, name):
+                yield from _search(getattr(leftover, name), f"{path}.{name}", uid, key, visited)
 
 
-def _fields(found: Any) -> list[str]:
-    if isinstance(found, msgspec.Struct):
-        return list(found.__struct_fields__)
-    slots = [name for item in type(found).__mro__ for name in getattr(item, "__slots__", ())]
-    return [*slots, *getattr(found, "__dict__", ())]
+def _fields(value: Any) -> list[str]:
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    slots = [name for item in type(value).__mro__ for name in getattr(item, "__slots__", ())]
+    return [*slots, *getattr(value, "__dict__", ())]

@@ -70,8 +70,8 @@ async def test_a_rollout_a_scale_down_and_a_deletion(env: Env) -> None:
         "deleting ReplicaSet default/web-HASH, Background: its owner Deployment web (uid UID) does not exist"
     }
     garbage = causes(store, "replicasets.apps", component="garbage-collector-controller")
-    (owner_gone,) = garbage[0].triggers
-    assert (owner_gone.type, owner_gone.resource, owner_gone.name) == ("DELETED", "deployments.apps", "web")
+    (owner_deleted,) = garbage[0].triggers
+    assert (owner_deleted.type, owner_deleted.resource, owner_deleted.name) == ("DELETED", "deployments.apps", "web")
     assert set(decisions(store, "pods", component="garbage-collector-controller")) == {
         "deleting Pod default/web-HASH-POD, Background: its owner ReplicaSet web-HASH (uid UID) does not exist"
     }

@@ -97,11 +97,11 @@ async def a_finished_job(world: World) -> Gone:
     world.faults.add(
         Rule(delay_answer(LATE), verb="update", resource="jobs", when=lambda _call, sent: b'"Complete"' in sent.body)
     )
-    made, _pod = await create_job(world)
+    created, _pod = await create_job(world)
     await asyncio.sleep(2)
     assert "Complete" in await world.conditions(f"{JOBS}/work")
     await remove(world, f"{JOBS}/work")
-    return uid_of(made), "default/work"
+    return uid_of(created), "default/work"
 
 
 async def a_counted_pod(world: World) -> Gone:
@@ -109,7 +109,7 @@ async def a_counted_pod(world: World) -> Gone:
         delay_answer(LATE), verb="update", resource="jobs", when=lambda _call, sent: b'"succeeded":["' in sent.body
     )
     world.faults.add(rule)
-    _made, pod = await create_job(world)
+    _created, pod = await create_job(world)
     await asyncio.sleep(2)
     assert rule.hits == 1
     await remove(world, f"{PODS}/{pod['metadata']['name']}")
@@ -198,10 +198,10 @@ async def an_evicting_rule(world: World) -> Gone:
     await devices(world, gpu_0=[])
     await user(world)
     await taint_rule(world, "rule", driver="gpu.example.com")
-    made = await world.must_get(f"{RULES}/rule")
+    created = await world.must_get(f"{RULES}/rule")
     await asyncio.sleep(1)
     await remove(world, f"{RULES}/rule")
-    return uid_of(made), "rule"
+    return uid_of(created), "rule"
 
 
 async def a_claim_being_provisioned(world: World) -> Gone:

@@ -21,6 +21,6 @@ def test_every_public_name_is_documented(package: str) -> None:
 
 
 def test_constructor_attributes_are_listed() -> None:
-    shown = page("operator").partition("## Context\n")[2].partition("```python\ndef ")[0]
-    assert "* `object: T` — The synced object" in shown
-    assert "* `status: dict[str, Any]` — The status, with its JSON names" in shown
+    documented = page("operator").partition("## Context\n")[2].partition("```python\ndef ")[0]
+    assert "* `object: T` — The synced object" in documented
+    assert "* `status: dict[str, Any]` — The status, with its JSON names" in documented

@@ -114,11 +114,11 @@ def _prose(source: str) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("package", _PACKAGES)
 def test_prose_uses_upstreams_words(package: str) -> None:
-    found = [
+    private_phrases = [
         f"{path.relative_to(_SOURCE)}:{line}: {match[0]!r}: {IN_PROSE[phrase]}"
         for path in sorted((_SOURCE / package).rglob("*.py"))
         for line, text in _prose(path.read_text())
         for phrase, pattern in _IN_PROSE.items()
         if (match := pattern.search(text))
     ]
-    assert found == []
+    assert private_phrases == []

@@ -18,7 +18,7 @@ _LINE_LENGTH = 120
 def blocks(page: str, sort: str) -> dict[tuple[str, str], str]:
     """The code of a page, by step or recipe and by part."""
     text = (ROOT / "docs" / page).read_text("utf-8")
-    return {(name, part): code for found, name, part, code in _BLOCK.findall(text) if found == sort}
+    return {(name, part): code for block, name, part, code in _BLOCK.findall(text) if block == sort}
 
 
 STEPS = blocks("tutorial-operator.md", "step")

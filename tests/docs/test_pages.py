@@ -63,11 +63,11 @@ def linked(page: Path) -> set[Path]:
 
 
 def test_every_page_is_within_three_clicks_of_the_landing_page() -> None:
-    seen = reached = {ROOT / "docs/README.md"}
+    reached_pages = reached = {ROOT / "docs/README.md"}
     for _click in range(3):
-        reached = {page for item in reached for page in linked(item)} - seen
-        seen = seen | reached
-    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == [], (
+        reached = {page for item in reached for page in linked(item)} - reached_pages
+        reached_pages = reached_pages | reached
+    assert [str(page.relative_to(ROOT)) for page in PAGES if page not in reached_pages] == [], (
         "docs/README.md leads to none of them"
     )
 

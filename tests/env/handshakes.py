@@ -49,7 +49,7 @@ async def give_up_at_every_step(context: ssl.SSLContext, dial: Callable[[int], A
 def _shake_hands_with_all(listener: socket.socket, context: ssl.SSLContext) -> None:
     with contextlib.suppress(OSError):
         while True:
-            taken, _address = listener.accept()
-            with contextlib.suppress(OSError), context.wrap_socket(taken, server_side=True) as secured:
+            connection, _address = listener.accept()
+            with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
                 while secured.recv(4096):
                     continue

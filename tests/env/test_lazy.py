@@ -72,7 +72,7 @@ def test_module_is_loaded_on_first_use(package: Package, statement: str, use: st
     assert loads not in sys.modules
     assert user.use() == value
     assert loads in sys.modules
-    assert not [name for name, found in vars(user).items() if type(found) is LazyModule], "the proxy makes way"
+    assert not [name for name, attribute in vars(user).items() if type(attribute) is LazyModule], "the proxy makes way"
     assert user.use() == value
 
 

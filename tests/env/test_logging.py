@@ -22,10 +22,10 @@ HEAD = r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [\w-]+\] "
 
 def test_lines_have_klogs_format(stream: io.StringIO) -> None:
     configure(stream=stream)
-    told = Log("replicaset-controller")
-    told.info("Finished syncing", key="default/web", count=3, ready=True)
-    told.warning("Odd")
-    told.error("Failed", error=ValueError("no"))
+    component_log = Log("replicaset-controller")
+    component_log.info("Finished syncing", key="default/web", count=3, ready=True)
+    component_log.warning("Odd")
+    component_log.error("Failed", error=ValueError("no"))
     lines = [re.sub(HEAD, lambda found: found[0][0] + " ", line) for line in stream.getvalue().splitlines()]
     assert lines == ['I "Finished syncing" key="default/web" count=3 ready=true', 'W "Odd"', 'E "Failed" err="no"']
 
@@ -35,11 +35,11 @@ def test_plain_logging_handlers_see_values_and_source(stream: io.StringIO) -> No
     handler.setFormatter(logging.Formatter("%(filename)s: %(message)s"))
     configure()
     logging.getLogger("pilothouse").handlers[:] = [handler]
-    told = Log("reflector")
-    told.info("Began", names=["a"])
-    told.warning("Odd")
-    told.error("Failed to list", error=ValueError("no"), type="pods\n")
-    told.exception("Broken", ValueError("a bug"), key="default/web")
+    component_log = Log("reflector")
+    component_log.info("Began", names=["a"])
+    component_log.warning("Odd")
+    component_log.error("Failed to list", error=ValueError("no"), type="pods\n")
+    component_log.exception("Broken", ValueError("a bug"), key="default/web")
     lines = [line for line in stream.getvalue().splitlines() if line.startswith("test_logging.py: ")]
     assert [line.removeprefix("test_logging.py: ") for line in lines] == [
         'Began names=["a"]', "Odd", 'Failed to list err="no" type="pods\\n"', 'Broken key="default/web"',
@@ -48,14 +48,14 @@ def test_plain_logging_handlers_see_values_and_source(stream: io.StringIO) -> No
 
 def test_json_format(stream: io.StringIO) -> None:
     configure(stream=stream, json_lines=True, v=2)
-    told = Log("replicaset-controller")
+    component_log = Log("replicaset-controller")
     values = {"count": 3, "took": 0.5, "names": ("a", "b"), "msg": "x", "odd": float("nan")}
-    told.info("Finished syncing", v=2, key="default/web", **values)
-    told.error("Failed", error=ValueError("no"))
+    component_log.info("Finished syncing", v=2, key="default/web", **values)
+    component_log.error("Failed", error=ValueError("no"))
     try:
         raise RuntimeError("a bug")
     except RuntimeError as error:
-        told.exception("Broken", error)
+        component_log.exception("Broken", error)
     finished, failed, broken = map(json.loads, stream.getvalue().splitlines())
     assert finished.pop("ts") > 1e12, "milliseconds"
     assert finished == {
@@ -85,20 +85,20 @@ def test_lists_and_objects_have_klogs_format(stream: io.StringIO) -> None:
     assert text == r'item="[v1/Pod, name: web]" podCIDRs=["10.0.0.0/24","fd\"::/64"] none=null empty=[]'
     configure(stream=stream, json_lines=True)
     Log("lists").info("Seen", item=Named(), podCIDRs=cidrs, none=None, empty=())
-    seen = json.loads(stream.getvalue().splitlines()[-1])
-    assert seen["item"] == {"name": "web"}
-    assert seen["podCIDRs"] == cidrs
-    assert seen["none"] is None
+    line_object = json.loads(stream.getvalue().splitlines()[-1])
+    assert line_object["item"] == {"name": "web"}
+    assert line_object["podCIDRs"] == cidrs
+    assert line_object["none"] is None
 
 
 def test_verbosity_can_change(stream: io.StringIO) -> None:
     configure(stream=stream, v=2)
-    log = Log("verbose")
-    assert (log.enabled(0), log.enabled(2), log.enabled(3)) == (True, True, False)
+    component_log = Log("verbose")
+    assert (component_log.enabled(0), component_log.enabled(2), component_log.enabled(3)) == (True, True, False)
     set_verbosity(5)
-    assert log.enabled(5)
+    assert component_log.enabled(5)
     set_verbosity(0)
-    assert not log.enabled(1)
+    assert not component_log.enabled(1)
 
 
 def test_verbosity_per_module(stream: io.StringIO) -> None:
@@ -122,10 +122,10 @@ def test_verbosity_per_module(stream: io.StringIO) -> None:
 def test_error_and_info_streams(stream: io.StringIO, as_json: bool, above: list[str]) -> None:
     info = io.StringIO()
     configure(stream=stream, info_stream=info, json_lines=as_json, v=2)
-    told = Log("split")
-    told.info("Seen", v=2)
-    told.warning("Odd")
-    told.error("Told", error=ValueError("no"))
+    component_log = Log("split")
+    component_log.info("Seen", v=2)
+    component_log.warning("Odd")
+    component_log.error("Told", error=ValueError("no"))
     assert [word for word in ("Told", "Odd") if word in stream.getvalue()] == above
     assert [word for word in ("Seen", "Odd") if word in info.getvalue()] == ["Seen", "Odd"][: 3 - len(above)]
 
@@ -133,19 +133,19 @@ def test_error_and_info_streams(stream: io.StringIO, as_json: bool, above: list[
 def test_info_buffer(stream: io.StringIO) -> None:
     info = io.StringIO()
     configure(stream=stream, info_stream=info, info_buffer=300)
-    told = Log("buffered")
-    told.info("one " + "x" * 100)
-    told.error("Failed")
+    component_log = Log("buffered")
+    component_log.info("one " + "x" * 100)
+    component_log.error("Failed")
     assert (info.getvalue(), stream.getvalue().count("\n")) == ("", 1), "an error never waits"
-    told.info("two " + "ü" * 100)
+    component_log.info("two " + "ü" * 100)
     assert re.findall("one|two", info.getvalue()) == ["one"], "bytes count"
-    told.info("three " + "x" * 1000)
+    component_log.info("three " + "x" * 1000)
     assert re.findall("one|two|three", info.getvalue()) == ["one", "two", "three"], "in order, also without room for it"
-    told.info("four")
+    component_log.info("four")
     assert "four" not in info.getvalue()
     flush()
     assert info.getvalue().count("\n") == 4
-    told.info("five")
+    component_log.info("five")
     configure(stream=stream)
     assert "five" in info.getvalue(), "another configuration loses nothing"
 
@@ -156,13 +156,13 @@ HOSTILE = 'x"\nE1121 00:00:00.000000       1 forged] "line"\r\x1b[2J\x9b31m\x7f\
 @pytest.mark.parametrize("as_json", [False, True])
 def test_control_characters_are_escaped(stream: io.StringIO, as_json: bool) -> None:
     configure(stream=stream, json_lines=as_json)
-    told = Log("hostile")
-    told.info(HOSTILE, name=HOSTILE)
-    told.error("Failed", error=ValueError(HOSTILE))
+    component_log = Log("hostile")
+    component_log.info(HOSTILE, name=HOSTILE)
+    component_log.error("Failed", error=ValueError(HOSTILE))
     try:
         raise RuntimeError(HOSTILE)
     except RuntimeError as error:
-        told.exception("Broken", error)
+        component_log.exception("Broken", error)
     text = stream.getvalue()
     if as_json:
         assert [json.loads(line)["logger"] for line in text.splitlines()] == ["hostile"] * 3

@@ -132,7 +132,7 @@ print([found, gc.get_count()[0] < 700, gc.get_freeze_count(), gc.get_threshold()
 
 
 @cases(
-    "program, found",
+    "program, count",
     {
         "collection is disabled until the program has started": (
             PROGRAM,
@@ -141,7 +141,7 @@ print([found, gc.get_count()[0] < 700, gc.get_freeze_count(), gc.get_threshold()
         "permanent objects are frozen without collection": (STAYS, [[], True, 0, (700, 10, 10), True]),
     },
 )
-def test_objects_created_at_startup(program: str, found: list[object]) -> None:
+def test_objects_created_at_startup(program: str, count: list[object]) -> None:
     environment = {"PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert ast.literal_eval(done.stdout) == found
+    assert ast.literal_eval(done.stdout) == count

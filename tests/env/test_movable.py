@@ -63,16 +63,16 @@ def test_real_time_continues_afterwards() -> None:
 
 def test_other_threads_are_served_while_advancing() -> None:
     clock = MovableClock()
-    heard: list[str] = []
+    received: list[str] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        threading.Thread(target=lambda: loop.call_soon_threadsafe(heard.append, "hello")).start()
-        while not heard:
+        threading.Thread(target=lambda: loop.call_soon_threadsafe(received.append, "hello")).start()
+        while not received:
             await clock.advance(1)
 
     run(main(), clock)
-    assert heard == ["hello"]
+    assert received == ["hello"]
 
 
 def test_io_events_are_handled_before_timers() -> None:

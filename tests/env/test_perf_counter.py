@@ -28,10 +28,10 @@ async def within_a_turn() -> list[float]:
 def test_advances_during_work_on_a_real_loop(
     run_real: Callable[[Coroutine[Any, Any, list[float]]], list[float]],
 ) -> None:
-    shown = run_real(within_a_turn())
-    assert shown == sorted(shown)
-    assert 0 < shown[-1] - shown[0] < 1
-    assert min(after - before for before, after in itertools.pairwise(shown) if after > before) < 1e-4
+    timestamps = run_real(within_a_turn())
+    assert timestamps == sorted(timestamps)
+    assert 0 < timestamps[-1] - timestamps[0] < 1
+    assert min(after - before for before, after in itertools.pairwise(timestamps) if after > before) < 1e-4
 
 
 async def test_work_takes_no_virtual_time(env: Env) -> None:

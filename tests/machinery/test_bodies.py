@@ -133,8 +133,8 @@ def test_fields_without_omitempty_are_added(kind: tuple[str, str, str], sent: An
 )
 def test_added_fields_do_not_hide_duplicates(condition: str) -> None:
     body = b'{"status":{"conditions":[%s]}}' % condition.encode()
-    (found,) = decode_body(body, POD).duplicates
-    assert found.startswith("status.conditions[0].")
+    (duplicates,) = decode_body(body, POD).duplicates
+    assert duplicates.startswith("status.conditions[0].")
 
 
 @cases(

@@ -82,8 +82,8 @@ def test_short_json_is_the_beginning() -> None:
 )
 def test_objects_may_be_nested_deeply(depth: int) -> None:
     before, after = (nested(depth, leaf) for leaf in (1, 2))
-    (found,) = differences(before, after)
-    assert found.path.startswith("a.a.a.a.")
+    (changed,) = differences(before, after)
+    assert changed.path.startswith("a.a.a.a.")
     assert short_json(before, 20) in ("…", '{"a": {"a": {"a": {…')
     assert differences({}, after)[0].path == "a"
 

@@ -70,7 +70,7 @@ def test_sets_agree_with_a_model(one: list[tuple[str, ...]], other: list[tuple[s
     assert members(field_sets.intersection(first, second)) == set(one) & set(other)
     assert field_sets.covers(first, second) == (set(other) <= set(one))
     assert field_sets.decode_fields(field_sets.encode_fields(first)) == first
-    kept = {path for path in one if not any(path[: len(taken)] == taken for taken in other)}
+    kept = {path for path in one if not any(path[: len(other_elements)] == other_elements for other_elements in other)}
     assert members(field_sets.recursive_difference(first, second)) == kept
 
 

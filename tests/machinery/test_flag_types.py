@@ -119,7 +119,7 @@ def test_rejected_values(kind: FlagType, text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "shown"),
+    ("kind", "value", "expected"),
     [
         (STRINGS, ("a", "b,c", 'd"', " e"), '[a,"b,c","d""", " e"]'.replace(", ", ",")),
         (PAIRS, {"b": "2", "a": "1,2"}, '["a=1,2",b=2]'),
@@ -131,8 +131,8 @@ def test_rejected_values(kind: FlagType, text: str, message: str) -> None:
         (BOOL, True, "true"),
     ],
 )
-def test_values_are_printed_as_go_does(kind: FlagType, value: Any, shown: str) -> None:
-    assert kind.show(value) == shown
+def test_values_are_printed_as_go_does(kind: FlagType, value: Any, expected: str) -> None:
+    assert kind.show(value) == expected
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"])), min_size=1))

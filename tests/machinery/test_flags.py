@@ -21,8 +21,8 @@ from pilothouse.machinery.flags import (
 
 
 def flags() -> FlagSet:
-    made = FlagSet("A program.\n\nUsage:\n  program [flags]\n")
-    made.add(
+    flag_set = FlagSet("A program.\n\nUsage:\n  program [flags]\n")
+    flag_set.add(
         "generic",
         Flag("leader-elect", BOOL, True, "Lead"),
         Flag("kube-api-qps", FLOAT, 20.0, "QPS"),
@@ -32,9 +32,9 @@ def flags() -> FlagSet:
         Flag("bind-address", IP, "0.0.0.0", "Address"),
         Flag("concurrent_rc_syncs", INT32, 5, "Workers"),
     )
-    made.add("empty")
-    made.add("logs", Flag("v", LEVEL, 0, "Verbosity", shorthand="v"), Flag("ours", STRING, "", "New", extra=True))
-    return made
+    flag_set.add("empty")
+    flag_set.add("logs", Flag("v", LEVEL, 0, "Verbosity", shorthand="v"), Flag("ours", STRING, "", "New", extra=True))
+    return flag_set
 
 
 @cases(
@@ -115,9 +115,9 @@ def test_help_prints_groups_in_order_and_leaves_out_empty_ones() -> None:
 
 
 def test_redefined_flag_is_a_programming_error() -> None:
-    made = flags()
+    flag_set = flags()
     with pytest.raises(AssertionError, match="defined twice"):
-        made.add("generic", Flag("concurrent-rc-syncs", INT32, 1, "again"))
+        flag_set.add("generic", Flag("concurrent-rc-syncs", INT32, 1, "again"))
 
 
 @cases(

@@ -55,15 +55,24 @@ def test_openssl_verifies_signatures(algorithm: str, tmp_path: Path) -> None:
         # Beside tokens a signature by a curve is written as DER.
         half = len(raw) // 2
         raw = encode_dss_signature(int.from_bytes(raw[:half], "big"), int.from_bytes(raw[half:], "big"))
-    public, made, text = tmp_path / "public.pem", tmp_path / "signature", tmp_path / "text"
+    public, paths, text = tmp_path / "public.pem", tmp_path / "signature", tmp_path / "text"
     public.write_bytes(
         key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
-    made.write_bytes(raw)
+    paths.write_bytes(raw)
 
     def is_good(signed: str) -> bool:
         text.write_text(signed)
-        command = [openssl, "dgst", f"-{HASHES[algorithm]}", "-verify", str(public), "-signature", str(made), str(text)]
+        command = [
+            openssl,
+            "dgst",
+            f"-{HASHES[algorithm]}",
+            "-verify",
+            str(public),
+            "-signature",
+            str(paths),
+            str(text),
+        ]
         return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
     assert is_good(f"{head}.{body}")
@@ -175,5 +184,5 @@ def test_openssl_computes_the_same_detached_signature() -> None:
     assert body == ""
     text = f"{head}.{base64.urlsafe_b64encode(b'payload').decode().rstrip('=')}"
     command = [openssl, "dgst", "-sha256", "-hmac", "0123456789abcdef", "-binary"]
-    made = subprocess.run(command, check=True, capture_output=True, input=text.encode()).stdout
-    assert to_base64url(made) == signature
+    openssl_signature = subprocess.run(command, check=True, capture_output=True, input=text.encode()).stdout
+    assert to_base64url(openssl_signature) == signature

@@ -57,9 +57,9 @@ def test_long_generate_name_is_truncated() -> None:
 
 def test_controller_of() -> None:
     other = OwnerReference(uid="1")
-    mine = OwnerReference(uid="2", controller=True)
-    meta = ObjectMeta(owner_references=(other, mine))
-    assert controller_of(meta) is mine
+    controller_reference = OwnerReference(uid="2", controller=True)
+    meta = ObjectMeta(owner_references=(other, controller_reference))
+    assert controller_of(meta) is controller_reference
     assert is_controlled_by(meta, "2")
     assert not is_controlled_by(meta, "1")
     assert controller_of(ObjectMeta(owner_references=(other,))) is None
@@ -74,24 +74,24 @@ def test_new_controller_ref_sets_block_owner_deletion() -> None:
 def test_condition_keeps_its_transition_time_with_its_status() -> None:
     first = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     later = first + datetime.timedelta(minutes=1)
-    held = (PodCondition(type="Ready", status="True", last_transition_time=first), PodCondition(type="Other"))
-    same = with_condition(held, PodCondition(type="Ready", status="True", reason="x", last_transition_time=later))
+    conditions = (PodCondition(type="Ready", status="True", last_transition_time=first), PodCondition(type="Other"))
+    same = with_condition(conditions, PodCondition(type="Ready", status="True", reason="x", last_transition_time=later))
     assert same[0].last_transition_time == first
     assert same[0].reason == "x"
-    changed = with_condition(held, PodCondition(type="Ready", status="False", last_transition_time=later))
+    changed = with_condition(conditions, PodCondition(type="Ready", status="False", last_transition_time=later))
     assert changed[0].last_transition_time == later
-    assert [c.type for c in with_condition(held, PodCondition(type="New"))] == ["Ready", "Other", "New"]
-    assert held[0].last_transition_time == first
+    assert [c.type for c in with_condition(conditions, PodCondition(type="New"))] == ["Ready", "Other", "New"]
+    assert conditions[0].last_transition_time == first
 
 
 def test_conditions_are_found_by_type() -> None:
-    held = (PodCondition(type="A", status="True"), PodCondition(type="B", status="False"))
-    assert find_condition(held, "B") is held[1]
-    assert find_condition(held, "C") is None
-    assert is_condition_true(held, "A")
-    assert not is_condition_true(held, "B")
-    assert not is_condition_true(held, "C")
-    assert without_condition(held, "A") == (held[1],)
+    conditions = (PodCondition(type="A", status="True"), PodCondition(type="B", status="False"))
+    assert find_condition(conditions, "B") is conditions[1]
+    assert find_condition(conditions, "C") is None
+    assert is_condition_true(conditions, "A")
+    assert not is_condition_true(conditions, "B")
+    assert not is_condition_true(conditions, "C")
+    assert without_condition(conditions, "A") == (conditions[1],)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,11 @@ TAKEN_AND_REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "taken", "refused"), TAKEN_AND_REFUSED, ids=[row[0] for row in TAKEN_AND_REFUSED])
-def test_formats(name: str, taken: list[str], refused: list[str]) -> None:
+@pytest.mark.parametrize(("name", "accepted", "refused"), TAKEN_AND_REFUSED, ids=[row[0] for row in TAKEN_AND_REFUSED])
+def test_formats(name: str, accepted: list[str], refused: list[str]) -> None:
     check = FORMATS.get(name)
     if check is None:
         assert name in ("password", "foo")  # unknown ones accept everything
         return
-    assert [text for text in taken if not check(text)] == []
+    assert [text for text in accepted if not check(text)] == []
     assert [text for text in refused if check(text)] == []

@@ -41,7 +41,7 @@ def pod(
         metadata["finalizers"] = finalizers
     if owner:
         metadata["ownerReferences"] = [{"kind": owner, "name": "o", "uid": "o", "controller": True}]
-    made = {
+    pod_spec = {
         "restartPolicy": policy,
         "containers": [{"name": name, "image": "nginx:1"} for name in names or ("a",)],
         "initContainers": [
@@ -50,19 +50,21 @@ def pod(
         ],
         **spec,
     }
-    return msgspec.convert({"metadata": metadata, "spec": made, "status": status or {"phase": "Pending"}}, NodePod)
+    return msgspec.convert({"metadata": metadata, "spec": pod_spec, "status": status or {"phase": "Pending"}}, NodePod)
 
 
-def runtime_pod(made: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None) -> RuntimePod:
+def runtime_pod(
+    pod_object: NodePod, profile: Profile = PLAIN, *, at: float = 0.0, until: float | None = None
+) -> RuntimePod:
     """Its containers, admitted by a node at ``at``, and advanced to ``until``."""
-    behaviour = behaviour_of(made, profile)
+    behaviour = behaviour_of(pod_object, profile)
     assert behaviour.invalid_annotations == ()
-    started = new_runtime_pod(made, behaviour, profile, at + behaviour.start_delay)
+    started = new_runtime_pod(pod_object, behaviour, profile, at + behaviour.start_delay)
     if until is not None:
         advance(started, until)
     return started
 
 
-def states(made: RuntimePod) -> list[tuple[str, str, int, bool]]:
+def states(pod_object: RuntimePod) -> list[tuple[str, str, int, bool]]:
     """Name, state or waiting reason, restarts, ready."""
-    return [(run.name, run.reason or run.state, run.restarts, run.ready) for run in made.containers]
+    return [(run.name, run.reason or run.state, run.restarts, run.ready) for run in pod_object.containers]

@@ -54,9 +54,9 @@ async def test_conditions_changed_by_others_before_the_response_are_corrected_wi
     assert (await conditions(w, "n0"))["Ready"] == "True"
 
 
-@pytest.mark.parametrize("held", [False, True], ids=["the watch lags", "finalizer on the Node"])
-async def test_a_deleted_node_stays_deleted_whatever_events_arrive(w: World, held: bool) -> None:
-    if held:
+@pytest.mark.parametrize("blocked", [False, True], ids=["the watch lags", "finalizer on the Node"])
+async def test_a_deleted_node_stays_deleted_whatever_events_arrive(w: World, blocked: bool) -> None:
+    if blocked:
         await w.client.patch(NODES.raw, "n0", merge_patch({"metadata": {"finalizers": ["example.com/hold"]}}))
     else:
         w.node_faults.add(Rule(delay(2.0), verb="watch", resource="nodes"))
@@ -64,14 +64,14 @@ async def test_a_deleted_node_stays_deleted_whatever_events_arrive(w: World, hel
     w.nodes.vanish("n0")
     await w.create_pod(node="n0")
     await asyncio.sleep(1)
-    if held:
+    if blocked:
         await w.label_node("n0", "c", "d")
     await asyncio.sleep(30)
     assert (await w.existing()).status.start_time is None, "nobody is there to take it"
     w.nodes.revive("n0")
     await asyncio.sleep(5)
     assert (await w.existing()).status.phase == "Running"
-    if not held:
+    if not blocked:
         assert (await w.node("n0")).metadata.deletion_timestamp is None
 
 

@@ -105,8 +105,8 @@ def test_kubectl_debug_does_not_wait_forever(kubectl: Terminal) -> None:
 
     def state() -> dict[str, Any]:
         (status,) = kubectl.pod("debugged")["status"]["ephemeralContainerStatuses"]
-        shown: dict[str, Any] = status["state"]
-        return shown
+        container_state: dict[str, Any] = status["state"]
+        return container_state
 
     until(lambda: "terminated" in state(), "the debugger ends")
     assert state()["terminated"]["exitCode"] == 0

@@ -33,7 +33,7 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
 
 
 @cases(
-    "made, until, expected, phase",
+    "pod_object, until, expected, phase",
     {
         "all containers start at once": (pod("a", "b"), 0, [ON, ON], "Running"),
         "the first prepares": (pod(inits=("i", "j")), 2, [UNREADY, OFF, OFF], "Pending"),
@@ -95,31 +95,33 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
             [ON], "Running"),
     },
 )  # fmt: skip
-def test_containers_after_a_while(made: Any, until: float, expected: list[Any], phase: str) -> None:
-    profile = SLOW_INITS if any(not c.restart_policy for c in made.spec.init_containers) else PLAIN
-    seen = runtime_pod(made, profile, until=float(until))
-    assert [row[1:] for row in states(seen)] == expected
-    assert phase_of(seen) == phase
+def test_containers_after_a_while(pod_object: Any, until: float, expected: list[Any], phase: str) -> None:
+    profile = SLOW_INITS if any(not c.restart_policy for c in pod_object.spec.init_containers) else PLAIN
+    running_pod = runtime_pod(pod_object, profile, until=float(until))
+    assert [row[1:] for row in states(running_pod)] == expected
+    assert phase_of(running_pod) == phase
 
 
 def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:
-    seen = runtime_pod(pod(annotations={"exit-code": "1", "run-time": "0s"}), Profile(start_delay=0.0, restart_gap=0.0))
+    running_pod = runtime_pod(
+        pod(annotations={"exit-code": "1", "run-time": "0s"}), Profile(start_delay=0.0, restart_gap=0.0)
+    )
     starts: list[float] = []
     now = 0.0
     while len(starts) < 9:
-        restarts = seen.containers[0].restarts
-        advance(seen, now)
-        if seen.containers[0].restarts > restarts:
+        restarts = running_pod.containers[0].restarts
+        advance(running_pod, now)
+        if running_pod.containers[0].restarts > restarts:
             starts.append(now)
-        now = max(now + 0.5, next_change(seen))
+        now = max(now + 0.5, next_change(running_pod))
     waits = [b - a for a, b in itertools.pairwise(starts)]
     assert waits == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
 def test_backoff_is_reset_after_ten_minutes_without_a_restart() -> None:
-    seen = runtime_pod(pod(annotations={"exit-code": "1", "run-time": "0s,0s,700s,0s"}), until=714)
-    assert [(r.state, r.restarts) for r in seen.containers] == [("waiting", 3)]
-    assert seen.containers[0].backoff == 10, "the third restart came at once, the next one waits as at first"
+    running_pod = runtime_pod(pod(annotations={"exit-code": "1", "run-time": "0s,0s,700s,0s"}), until=714)
+    assert [(r.state, r.restarts) for r in running_pod.containers] == [("waiting", 3)]
+    assert running_pod.containers[0].backoff == 10, "the third restart came at once, the next one waits as at first"
 
 
 def test_changes_during_an_outage_have_their_actual_times() -> None:
@@ -132,18 +134,18 @@ def test_changes_during_an_outage_have_their_actual_times() -> None:
 
 
 def test_stop_terminates_all_containers_without_restarts() -> None:
-    seen = runtime_pod(pod("a", "b", annotations={"stop-exit-code.a": "143"}), until=1)
-    stop(seen, 5.0)
-    advance(seen, 99.0)
-    assert [(r.state, r.end.code, r.end.reason) for r in seen.containers if r.end] == [
+    running_pod = runtime_pod(pod("a", "b", annotations={"stop-exit-code.a": "143"}), until=1)
+    stop(running_pod, 5.0)
+    advance(running_pod, 99.0)
+    assert [(r.state, r.end.code, r.end.reason) for r in running_pod.containers if r.end] == [
         ("terminated", 143, "Error"),
         ("terminated", 0, "Completed"),
     ]
-    assert phase_of(seen) == "Failed"
+    assert phase_of(running_pod) == "Failed"
 
 
 @cases(
-    "made, at_once, later",
+    "pod_object, at_once, later",
     {
         "started again": (pod(), ["terminated"], ["running"]),
         "Never: terminated": (pod(policy="Never"), ["terminated"], ["terminated"]),
@@ -156,20 +158,20 @@ def test_stop_terminates_all_containers_without_restarts() -> None:
         ),
     },
 )
-def test_a_reboot_terminates_running_containers(made: Any, at_once: list[str], later: list[str]) -> None:
-    seen = runtime_pod(made, until=1)
-    reboot(seen, 10.0)
-    assert [run.state for run in seen.containers] == at_once
-    assert 255 in {run.end.code for run in seen.containers if run.end is not None}
-    advance(seen, 12.0)
-    assert [run.state for run in seen.containers] == later
+def test_a_reboot_terminates_running_containers(pod_object: Any, at_once: list[str], later: list[str]) -> None:
+    running_pod = runtime_pod(pod_object, until=1)
+    reboot(running_pod, 10.0)
+    assert [run.state for run in running_pod.containers] == at_once
+    assert 255 in {run.end.code for run in running_pod.containers if run.end is not None}
+    advance(running_pod, 12.0)
+    assert [run.state for run in running_pod.containers] == later
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> RuntimePod:
-    seen = runtime_pod(pod(annotations=before), until=10)
-    update_behaviour(seen, behaviour_of(pod(annotations=after), PLAIN), 10.0)
-    advance(seen, 12.0)
-    return seen
+    running_pod = runtime_pod(pod(annotations=before), until=10)
+    update_behaviour(running_pod, behaviour_of(pod(annotations=after), PLAIN), 10.0)
+    advance(running_pod, 12.0)
+    return running_pod
 
 
 @cases(
@@ -202,10 +204,10 @@ def test_annotations_count_when_they_are_changed(
     },
 )
 def test_annotations_that_cannot_be_read_are_complained_of(annotations: dict[str, str], complaint: str) -> None:
-    found = behaviour_of(pod(annotations=annotations), PLAIN)
-    assert len(found.invalid_annotations) == 1
-    assert complaint in found.invalid_annotations[0]
-    assert found.scripts == behaviour_of(pod(), PLAIN).scripts
+    behaviour = behaviour_of(pod(annotations=annotations), PLAIN)
+    assert len(behaviour.invalid_annotations) == 1
+    assert complaint in behaviour.invalid_annotations[0]
+    assert behaviour.scripts == behaviour_of(pod(), PLAIN).scripts
 
 
 def test_outcomes_of_a_timeline() -> None:
@@ -219,7 +221,7 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
 
 
 @cases(
-    "made, until, expected, phase",
+    "pod_object, until, expected, phase",
     {
         "Always: runs without script": (pod(), 999, [ON], "Running"),
         "Never: completes without script": (
@@ -268,10 +270,10 @@ def says(*command: str, **fields: Any) -> list[dict[str, Any]]:
             [("running", 1, True), ON], "Running"),
     },
 )  # fmt: skip
-def test_behavior_of_pods_from_annotations(made: Any, until: float, expected: list[Any], phase: str) -> None:
-    seen = runtime_pod(made, PLAIN, until=float(until))
-    assert [row[1:] for row in states(seen)] == expected
-    assert phase_of(seen) == phase
+def test_behavior_of_pods_from_annotations(pod_object: Any, until: float, expected: list[Any], phase: str) -> None:
+    running_pod = runtime_pod(pod_object, PLAIN, until=float(until))
+    assert [row[1:] for row in states(running_pod)] == expected
+    assert phase_of(running_pod) == phase
 
 
 def test_commands_may_be_ignored() -> None:

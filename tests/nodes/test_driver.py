@@ -113,9 +113,9 @@ async def test_a_pod_starts_when_its_volume_is_attached(world: World) -> None:
     await wait_for_sync(10)
     assert await phase(world, "p") == "Running"
     assert await volumes_of(world, "a") == ([unique], [unique])
-    (found,) = (await world.must_get(ATTACHMENTS))["items"]
-    assert found["metadata"]["finalizers"] == [FINALIZER]
-    assert found["metadata"]["annotations"] == {"csi.alpha.kubernetes.io/node-id": "a"}
+    (attachments,) = (await world.must_get(ATTACHMENTS))["items"]
+    assert attachments["metadata"]["finalizers"] == [FINALIZER]
+    assert attachments["metadata"]["annotations"] == {"csi.alpha.kubernetes.io/node-id": "a"}
     assert FINALIZER in (await world.must_get(f"{VOLUMES}/{name}"))["metadata"]["finalizers"]
 
 

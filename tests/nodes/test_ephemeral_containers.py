@@ -16,25 +16,29 @@ def debugger(*command: str, name: str = "debugger", **fields: Any) -> dict[str, 
 
 
 def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
-    made = runtime_pod(pod(), until=10)
+    running_pod = runtime_pod(pod(), until=10)
     pod_object = pod(ephemeralContainers=[debugger("sleep", "5")])
-    update_behaviour(made, behaviour_of(pod_object, PLAIN), 10)
-    advance(made, 12)
-    (shown,) = status(pod_object, made, instant(12), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
-    assert shown["name"] == "debugger"
-    assert shown["state"] == {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
-    assert shown["ready"] is False
-    assert "started" not in shown
-    advance(made, 60)
-    (shown,) = status(pod_object, made, instant(60), "10.0.0.1", "10.1.0.1")["status"]["ephemeralContainerStatuses"]
-    assert shown["state"]["terminated"]["exitCode"] == 0
-    assert shown["state"]["terminated"]["finishedAt"] == "2026-01-01T12:00:15Z"
-    assert shown["restartCount"] == 0
-    assert states(made) == [("a", "running", 0, True)], "the others do not notice"
+    update_behaviour(running_pod, behaviour_of(pod_object, PLAIN), 10)
+    advance(running_pod, 12)
+    (statuses,) = status(pod_object, running_pod, instant(12), "10.0.0.1", "10.1.0.1")["status"][
+        "ephemeralContainerStatuses"
+    ]
+    assert statuses["name"] == "debugger"
+    assert statuses["state"] == {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
+    assert statuses["ready"] is False
+    assert "started" not in statuses
+    advance(running_pod, 60)
+    (statuses,) = status(pod_object, running_pod, instant(60), "10.0.0.1", "10.1.0.1")["status"][
+        "ephemeralContainerStatuses"
+    ]
+    assert statuses["state"]["terminated"]["exitCode"] == 0
+    assert statuses["state"]["terminated"]["finishedAt"] == "2026-01-01T12:00:15Z"
+    assert statuses["restartCount"] == 0
+    assert states(running_pod) == [("a", "running", 0, True)], "the others do not notice"
 
 
 @cases(
-    "given, expected",
+    "container, expected",
     {
         "debug container without command terminates": (debugger(), "terminated"),
         "interactive shell terminates": (debugger(stdin=True, tty=True), "terminated"),
@@ -42,24 +46,27 @@ def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
         "missing image": (debugger(image="foo:404"), "ImagePullBackOff"),
     },
 )
-def test_how_long_it_runs(given: dict[str, Any], expected: str) -> None:
-    made = runtime_pod(pod(ephemeralContainers=[given]), until=9)
-    assert [run.reason or run.state for run in made.ephemeral] == [expected]
+def test_how_long_it_runs(container: dict[str, Any], expected: str) -> None:
+    running_pod = runtime_pod(pod(ephemeralContainers=[container]), until=9)
+    assert [run.reason or run.state for run in running_pod.ephemeral] == [expected]
 
 
 def test_several_come_one_after_the_other() -> None:
-    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "5")]), until=9)
+    running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "5")]), until=9)
     second = pod(ephemeralContainers=[debugger("sleep", "5"), debugger("sleep", "9", name="second")])
-    update_behaviour(made, behaviour_of(second, PLAIN), 9)
-    advance(made, 10)
-    assert [(run.name, run.state) for run in made.ephemeral] == [("debugger", "terminated"), ("second", "running")]
+    update_behaviour(running_pod, behaviour_of(second, PLAIN), 9)
+    advance(running_pod, 10)
+    assert [(run.name, run.state) for run in running_pod.ephemeral] == [
+        ("debugger", "terminated"),
+        ("second", "running"),
+    ]
 
 
 def test_it_runs_before_the_init_containers_have_ended() -> None:
     spec: dict[str, Any] = {"initContainers": [{"name": "i", "image": "x", "command": ["sleep", "60"]}]}
-    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "30")], **spec), until=5)
-    assert states(made) == [("i", "running", 0, False), ("a", "waiting", 0, False)]
-    assert [run.state for run in made.ephemeral] == ["running"]
+    running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "30")], **spec), until=5)
+    assert states(running_pod) == [("i", "running", 0, False), ("a", "waiting", 0, False)]
+    assert [run.state for run in running_pod.ephemeral] == ["running"]
 
 
 def test_the_pod_ends_without_it() -> None:
@@ -67,18 +74,18 @@ def test_the_pod_ends_without_it() -> None:
         "containers": [{"name": "a", "image": "x", "command": ["sleep", "5"]}],
         "restartPolicy": "Never",
     }
-    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")], **spec), until=6)
-    assert (phase_of(made), final_phase(made, None)) == ("Succeeded", "Running"), "until it is stopped"
-    advance(made, 8)
-    assert final_phase(made, None) == "Succeeded"
-    assert [run.state for run in made.ephemeral] == ["terminated"]
+    running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")], **spec), until=6)
+    assert (phase_of(running_pod), final_phase(running_pod, None)) == ("Succeeded", "Running"), "until it is stopped"
+    advance(running_pod, 8)
+    assert final_phase(running_pod, None) == "Succeeded"
+    assert [run.state for run in running_pod.ephemeral] == ["terminated"]
 
 
 def test_it_stops_with_the_pod_and_is_lost_with_the_machine() -> None:
-    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
-    assert made.alive
-    reboot(made, 1)
-    assert [run.end.code for run in made.ephemeral if run.end] == [255]
-    made = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
-    stop(made, 1)
-    assert not made.alive
+    running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
+    assert running_pod.alive
+    reboot(running_pod, 1)
+    assert [run.end.code for run in running_pod.ephemeral if run.end] == [255]
+    running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
+    stop(running_pod, 1)
+    assert not running_pod.alive

@@ -20,8 +20,8 @@ def using(name: str, used: str = "", request: str = "", priority: int = 0, resou
     key = {"memory": "memory", "disk": "ephemeral-storage", "pids": ""}[resource]
     requests = {key: request} if request and key else {}
     usage = {"memory": "memory-usage", "disk": "disk-usage", "pids": "pids"}[resource]
-    made: dict[str, Any] = {"containers": [{"name": name, "resources": {"requests": requests}}], "priority": priority}
-    return pod(annotations={usage: used} if used else None, **made)
+    spec: dict[str, Any] = {"containers": [{"name": name, "resources": {"requests": requests}}], "priority": priority}
+    return pod(annotations={usage: used} if used else None, **spec)
 
 
 def order(resource: str, *pods: NodePod) -> list[str]:
@@ -94,6 +94,6 @@ def test_commands(annotations: dict[str, str], expected: Commands) -> None:
 )
 def test_commands_that_cannot_be_understood(annotations: dict[str, str], complaint: str) -> None:
     result = commands_of({f"simulated.pilothouse.dev/{key}": text for key, text in annotations.items()})
-    (told,) = result.invalid_annotations
-    assert complaint in told
+    (invalid_annotations,) = result.invalid_annotations
+    assert complaint in invalid_annotations
     assert not result.faults

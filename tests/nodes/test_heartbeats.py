@@ -144,10 +144,10 @@ async def test_a_deleted_node_stays_deleted_and_sends_nothing(w: World) -> None:
         await w.node("node-0")
 
 
-@pytest.mark.parametrize("seen", [True, False], ids=["the watch shows both", "the watch shows only the new one"])
-async def test_a_recreated_node_is_adopted(w: World, seen: bool) -> None:
+@pytest.mark.parametrize("observed", [True, False], ids=["the watch shows both", "the watch shows only the new one"])
+async def test_a_recreated_node_is_adopted(w: World, observed: bool) -> None:
     await w.client.delete(NODES, "node-0")
-    if seen:
+    if observed:
         await asyncio.sleep(30)
         await w.create_node("node-0", cpu="1")
     else:

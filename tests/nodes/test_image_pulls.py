@@ -68,33 +68,35 @@ def _waiting(image: str = "webserver:404", **spec: str) -> dict[str, Any]:
 
 def test_pulls_are_tried_again_with_pauses() -> None:
     """10 s, doubling to five minutes (``imageBackOffPeriod`` and ``MaxImageBackOff`` of ``pkg/kubelet/kubelet.go``)."""
-    made = runtime_pod(pod(**_waiting()), until=0)
+    running_pod = runtime_pod(pod(**_waiting()), until=0)
     observed = []
     for _ in range(12):
-        observed.append((next_change(made), *[run.reason for run in made.containers]))
-        advance(made, next_change(made))
+        observed.append((next_change(running_pod), *[run.reason for run in running_pod.containers]))
+        advance(running_pod, next_change(running_pod))
     assert [(at, reason) for at, reason in observed if reason == "ErrImagePull"] == [
         (1, "ErrImagePull"), (11, "ErrImagePull"), (31, "ErrImagePull"), (71, "ErrImagePull"), (151, "ErrImagePull"),
         (311, "ErrImagePull"),
     ]  # fmt: skip
     assert {reason for at, reason in observed} == {"ErrImagePull", "ImagePullBackOff"}
-    assert phase_of(made) == "Pending"
+    assert phase_of(running_pod) == "Pending"
 
 
 def test_the_status_and_the_events_are_a_kubelets() -> None:
     pod_object = pod(**_waiting())
-    made = runtime_pod(pod_object, until=0)
+    running_pod = runtime_pod(pod_object, until=0)
 
     def shown() -> tuple[str, str]:
-        (container,) = status(pod_object, made, instant(0), "10.0.0.1", "10.1.0.1")["status"]["containerStatuses"]
+        (container,) = status(pod_object, running_pod, instant(0), "10.0.0.1", "10.1.0.1")["status"][
+            "containerStatuses"
+        ]
         return container["state"]["waiting"]["reason"], container["state"]["waiting"]["message"]
 
     failed = f"rpc error: code = NotFound desc = {_NOT_FOUND}"
     assert shown() == ("ErrImagePull", failed)
-    assert made.sandbox, "the pod has its address before its images are pulled"
-    advance(made, 1)
+    assert running_pod.sandbox, "the pod has its address before its images are pulled"
+    advance(running_pod, 1)
     assert shown() == ("ImagePullBackOff", f'Back-off pulling image "webserver:404": ErrImagePull: {failed}')
-    assert [(h.warning, h.reason, h.message) for h in made.events] == [
+    assert [(h.warning, h.reason, h.message) for h in running_pod.events] == [
         (False, "Pulling", 'Pulling image "webserver:404"'),
         (True, "Failed", f'Failed to pull image "webserver:404": {failed}'),
         (True, "Failed", "Error: ErrImagePull"),
@@ -104,26 +106,26 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
 
 
 def test_an_invalid_image_name_is_reported_once() -> None:
-    made = runtime_pod(pod(**_waiting("Nginx")), until=60)
-    assert states(made) == [("a", "InvalidImageName", 0, False)]
-    assert [(h.reason, h.message.partition(":")[0]) for h in made.events] == [
+    running_pod = runtime_pod(pod(**_waiting("Nginx")), until=60)
+    assert states(running_pod) == [("a", "InvalidImageName", 0, False)]
+    assert [(h.reason, h.message.partition(":")[0]) for h in running_pod.events] == [
         ("InspectFailed", 'Failed to apply default image tag "Nginx"'),
         ("Failed", "Error"),
     ]
 
 
 def test_another_image_is_pulled_at_once() -> None:
-    made = runtime_pod(pod(**_waiting()), until=100)
-    update_behaviour(made, behaviour_of(pod(**_waiting("webserver:1")), PLAIN), 100)
-    advance(made, 100)
-    assert states(made) == [("a", "running", 0, True)]
+    running_pod = runtime_pod(pod(**_waiting()), until=100)
+    update_behaviour(running_pod, behaviour_of(pod(**_waiting("webserver:1")), PLAIN), 100)
+    advance(running_pod, 100)
+    assert states(running_pod) == [("a", "running", 0, True)]
 
 
 def test_an_init_container_without_an_image_keeps_the_others_waiting() -> None:
-    made = runtime_pod(pod(initContainers=[{"name": "i", "image": "foo:404"}]), until=100)
-    assert states(made) == [("i", "ImagePullBackOff", 0, False), ("a", "waiting", 0, False)]
+    running_pod = runtime_pod(pod(initContainers=[{"name": "i", "image": "foo:404"}]), until=100)
+    assert states(running_pod) == [("i", "ImagePullBackOff", 0, False), ("a", "waiting", 0, False)]
 
 
 def test_without_commands_every_image_exists() -> None:
-    made = runtime_pod(pod(**_waiting()), Profile(start_delay=0.0, commands=False), until=1)
-    assert states(made) == [("a", "running", 0, True)]
+    running_pod = runtime_pod(pod(**_waiting()), Profile(start_delay=0.0, commands=False), until=1)
+    assert states(running_pod) == [("a", "running", 0, True)]

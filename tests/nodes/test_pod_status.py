@@ -33,7 +33,7 @@ RAN = {
 
 
 def patch(
-    made: NodePod,
+    pod_object: NodePod,
     profile: Profile = PLAIN,
     *,
     at: float = 5.0,
@@ -42,10 +42,10 @@ def patch(
     failure: PodFailure | None = None,
 ) -> dict[str, Any]:
     """The status at five seconds after noon, of a pod admitted ``at``."""
-    seen = runtime_pod(made, profile, at=at, until=5.0)
+    running_pod = runtime_pod(pod_object, profile, at=at, until=5.0)
     if ends or stopped is not None:
-        stop(seen, 5.0, stopped)
-    return status(made, seen, instant(5.0), HOST, ADDRESS if seen.ran else "", failure)
+        stop(running_pod, 5.0, stopped)
+    return status(pod_object, running_pod, instant(5.0), HOST, ADDRESS if running_pod.ran else "", failure)
 
 
 def conditions(body: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
@@ -202,8 +202,8 @@ def test_init_containers_that_never_ran_keep_the_others_waiting() -> None:
 
 
 def test_a_crash_loop_reports_its_backoff_and_the_last_termination() -> None:
-    made = pod(status=BOUND, annotations={"exit-code": "3", "exit-reason": "OOMKilled", "run-time": "0s"})
-    container = patch(made, at=0.0)["status"]["containerStatuses"][0]
+    pod_object = pod(status=BOUND, annotations={"exit-code": "3", "exit-reason": "OOMKilled", "run-time": "0s"})
+    container = patch(pod_object, at=0.0)["status"]["containerStatuses"][0]
     message = "back-off 10s restarting failed container=a pod=p_ns(u)"
     assert container["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     ended = container["lastState"]["terminated"]
@@ -212,9 +212,9 @@ def test_a_crash_loop_reports_its_backoff_and_the_last_termination() -> None:
 
 
 def test_every_run_has_its_own_id_and_the_previous_one() -> None:
-    made = pod(status=BOUND, annotations={"exit-code": "1", "run-time": "1s,forever"})
-    first = patch(made, at=4.5)["status"]["containerStatuses"][0]
-    second = patch(made, at=0.0)["status"]["containerStatuses"][0]
+    pod_object = pod(status=BOUND, annotations={"exit-code": "1", "run-time": "1s,forever"})
+    first = patch(pod_object, at=4.5)["status"]["containerStatuses"][0]
+    second = patch(pod_object, at=0.0)["status"]["containerStatuses"][0]
     assert first["containerID"] != second["containerID"]
     assert second["lastState"]["terminated"]["containerID"] == first["containerID"]
     assert second["state"] == {"running": {"startedAt": "2026-01-01T12:00:02Z"}}
@@ -261,8 +261,8 @@ def test_foreign_conditions_come_first_and_are_not_sent() -> None:
 
 
 def test_no_generation_is_sent_to_a_server_without_generations() -> None:
-    made = pod(status=BOUND)
-    old = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, generation=0))
+    pod_object = pod(status=BOUND)
+    old = msgspec.structs.replace(pod_object, metadata=msgspec.structs.replace(pod_object.metadata, generation=0))
     body = patch(old)
     assert body["status"]["observedGeneration"] is None
     assert {c["observedGeneration"] for c in body["status"]["conditions"]} == {None}
@@ -285,7 +285,7 @@ def test_image_ids_name_repository_and_digest(image: str, repository: str) -> No
 
 def test_resources_are_repeated_once_containers_exist() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-    made = pod(containers=[{"name": "a", "image": "i", "resources": resources}])
-    result = patch(made)["status"]["containerStatuses"][0]
+    pod_object = pod(containers=[{"name": "a", "image": "i", "resources": resources}])
+    result = patch(pod_object)["status"]["containerStatuses"][0]
     assert (result["allocatedResources"], result["resources"]) == ({"cpu": "1"}, resources)
-    assert "resources" not in patch(made, SLOW)["status"]["containerStatuses"][0]
+    assert "resources" not in patch(pod_object, SLOW)["status"]["containerStatuses"][0]

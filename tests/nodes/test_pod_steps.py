@@ -37,11 +37,11 @@ def seen(phase: str = "Pending", conditions: dict[str, str] | None = None, **par
     return pod(status={"phase": phase, "conditions": listed, "startTime": "2026-01-01T12:00:00Z"}, **parts)
 
 
-def bounded_cache(made: NodePod, taken: bool, written_at: float = 0.0) -> PodSyncStatus:
+def bounded_cache(pod_object: NodePod, steps_taken: bool, written_at: float = 0.0) -> PodSyncStatus:
     """A cached pod observed at 0, and if ``taken`` its state at that time."""
-    sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(made, PROFILE), annotations={}, seen_at=0.0)
-    if taken:
-        sync_status.runtime_pod = runtime_pod(made, PROFILE, until=written_at)
+    sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(pod_object, PROFILE), annotations={}, seen_at=0.0)
+    if steps_taken:
+        sync_status.runtime_pod = runtime_pod(pod_object, PROFILE, until=written_at)
         sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
     return sync_status
 
@@ -52,7 +52,7 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
 
 
 @cases(
-    "made, written_at, now, expected",
+    "pod_object, written_at, now, expected",
     {
         "bound: not seen yet": (seen(), None, 0.25, Wait(0.75)),
         "bound: admitted in time": (seen(), None, 1, ADMIT),
@@ -86,20 +86,20 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
         "terminated, without finalizers: deleted later": (seen("Failed", grace=0), None, 99, Wait(16)),
     },
 )
-def test_next_step(made: NodePod, written_at: float | None, now: float, expected: Step) -> None:
-    sync_status = bounded_cache(made, written_at is not None, written_at or 0.0)
-    observe(made, sync_status, float(now))
-    assert decide(made, sync_status, float(now), PROFILE) == expected
+def test_next_step(pod_object: NodePod, written_at: float | None, now: float, expected: Step) -> None:
+    sync_status = bounded_cache(pod_object, written_at is not None, written_at or 0.0)
+    observe(pod_object, sync_status, float(now))
+    assert decide(pod_object, sync_status, float(now), PROFILE) == expected
 
 
 def test_stopped_pods_are_removed_once_after_their_delay() -> None:
-    made = seen("Succeeded", grace=30)
-    sync_status = bounded_cache(made, False)
+    pod_object = seen("Succeeded", grace=30)
+    sync_status = bounded_cache(pod_object, False)
     sync_status.ended_at = 4.0
-    observe(made, sync_status, 20.0)
-    assert decide(made, sync_status, 20.0, PROFILE) == DELETE_POD
+    observe(pod_object, sync_status, 20.0)
+    assert decide(pod_object, sync_status, 20.0, PROFILE) == DELETE_POD
     sync_status.finished = True
-    assert decide(made, sync_status, 20.0, PROFILE) == IDLE
+    assert decide(pod_object, sync_status, 20.0, PROFILE) == IDLE
 
 
 def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
@@ -108,21 +108,21 @@ def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
     sync_status.behaviour = behaviour_of(seen(), profile)
     steps = []
     for now, grace in ((100, 50), (110, 50), (120, 5), (122, 5), (125, 5)):
-        made = seen("Running", ALL, grace=grace)
-        observe(made, sync_status, float(now))
-        steps.append(decide(made, sync_status, float(now), profile))
+        pod_object = seen("Running", ALL, grace=grace)
+        observe(pod_object, sync_status, float(now))
+        steps.append(decide(pod_object, sync_status, float(now), profile))
     assert steps == [Wait(50), Wait(40), Wait(5), Wait(3), WRITE_STATUS]
     assert sync_status.runtime_pod is not None
     assert [run.end.code for run in sync_status.runtime_pod.containers if run.end] == [137]
 
 
 def test_a_deadline_ends_the_pod() -> None:
-    made = seen("Running", ALL, activeDeadlineSeconds=60)
-    sync_status = bounded_cache(made, True, 6.0)
-    sync_status.deadline_at = deadline_of(made, instant(0.0))
-    observe(made, sync_status, 50.0)
-    assert decide(made, sync_status, 50.0, PROFILE) == Wait(10)
-    assert decide(made, sync_status, 60.0, PROFILE) == WRITE_STATUS
+    pod_object = seen("Running", ALL, activeDeadlineSeconds=60)
+    sync_status = bounded_cache(pod_object, True, 6.0)
+    sync_status.deadline_at = deadline_of(pod_object, instant(0.0))
+    observe(pod_object, sync_status, 50.0)
+    assert decide(pod_object, sync_status, 50.0, PROFILE) == Wait(10)
+    assert decide(pod_object, sync_status, 60.0, PROFILE) == WRITE_STATUS
     assert sync_status.failure is not None
     assert sync_status.failure.reason == "DeadlineExceeded"
     assert math.isinf(deadline_of(seen(), instant(0.0)))
@@ -148,8 +148,8 @@ OVER = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-
 )
 def test_existing_containers(container: dict[str, Any] | None, policy: str, expected: tuple[str, int, bool]) -> None:
     reported = [{"name": "a", **container}] if container else []
-    made = pod(policy=policy, status={"startTime": "2026-01-01T12:00:00Z", "containerStatuses": reported})
-    result = recover(made, behaviour_of(made, PROFILE), PROFILE, instant(30.0))
+    pod_object = pod(policy=policy, status={"startTime": "2026-01-01T12:00:00Z", "containerStatuses": reported})
+    result = recover(pod_object, behaviour_of(pod_object, PROFILE), PROFILE, instant(30.0))
     assert result is not None
     (run,) = result.containers
     assert (run.state, run.restarts, run.ready) == expected
@@ -159,8 +159,8 @@ def test_existing_containers(container: dict[str, Any] | None, policy: str, expe
 
 @pytest.mark.parametrize("status", [{}, {"phase": "Failed", "startTime": "2026-01-01T12:00:00Z"}])
 def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[str, Any]) -> None:
-    made = pod(status=status)
-    assert recover(made, behaviour_of(made, PROFILE), PROFILE, instant(0.0)) is None
+    pod_object = pod(status=status)
+    assert recover(pod_object, behaviour_of(pod_object, PROFILE), PROFILE, instant(0.0)) is None
 
 
 @given(
@@ -169,19 +169,19 @@ def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[st
     st.none() | st.integers(0, 60),
     st.floats(0, 1e6),
 )
-def test_a_wait_ends_and_an_end_is_an_end(taken: bool, phase: str, grace: int | None, now: float) -> None:
+def test_a_wait_ends_and_an_end_is_an_end(steps_taken: bool, phase: str, grace: int | None, now: float) -> None:
     """After the returned delay the step is not another wait; terminal phases are never overwritten."""
-    made = seen(phase, ALL, grace=grace)
-    sync_status = bounded_cache(made, taken)
-    observe(made, sync_status, now)
-    step = decide(made, sync_status, now, PROFILE)
+    pod_object = seen(phase, ALL, grace=grace)
+    sync_status = bounded_cache(pod_object, steps_taken)
+    observe(pod_object, sync_status, now)
+    step = decide(pod_object, sync_status, now, PROFILE)
     for _ in range(6):  # each wait may be for another thing, and rounding may leave a rest
         if not isinstance(step, Wait):
             break
         assert step.seconds > 0
         now += step.seconds
-        observe(made, sync_status, now)
-        step = decide(made, sync_status, now, PROFILE)
+        observe(pod_object, sync_status, now)
+        step = decide(pod_object, sync_status, now, PROFILE)
     assert not isinstance(step, Wait)
     if phase in ("Succeeded", "Failed"):
         assert not isinstance(step, WriteStatus)

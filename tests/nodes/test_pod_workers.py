@@ -313,12 +313,12 @@ async def test_no_pod_is_lost_to_failing_writes(w: World, trouble: Callable[[], 
 
 
 async def test_states_older_than_the_last_write_are_ignored(w: World) -> None:
-    with w.node_faults.hold(resource="pods") as held:
+    with w.node_faults.hold(resource="pods") as hold:
         await w.create_pod(node="node-0")
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(60)
         assert w.count_writes("pods/default/p") == 2, "accepted, and the watch has not shown that yet"
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(60)
         assert w.count_writes("pods/default/p") == 3
     await asyncio.sleep(60)

@@ -44,8 +44,8 @@ async def world(env: Env) -> AsyncIterator[World]:
 
 
 async def only_volume(world: World) -> Doc:
-    (found,) = (await world.must_get(VOLUMES))["items"]
-    volume: Doc = found
+    (volumes,) = (await world.must_get(VOLUMES))["items"]
+    volume: Doc = volumes
     return volume
 
 
@@ -133,8 +133,8 @@ async def test_a_volume_is_provisioned_for_the_selected_node(world: World) -> No
     await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
     assert annotation not in claim["metadata"]["annotations"], "the scheduler is to choose another one"
-    (told,) = await world.events("ProvisioningFailed")
-    assert told.endswith('"local": failed to get target node: node "gone" not found')
+    (messages,) = await world.events("ProvisioningFailed")
+    assert messages.endswith('"local": failed to get target node: node "gone" not found')
     await world.merge(f"{CLAIMS}/c", {"metadata": {"annotations": {annotation: "n"}}})
     await wait_for_sync()
     spec = (await only_volume(world))["spec"]

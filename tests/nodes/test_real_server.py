@@ -77,16 +77,16 @@ async def test_lifecycle_of_a_pod_on_a_real_server(env: Env, real_cluster: RealC
             return document
 
         async def is_ready(name: str) -> bool:
-            seen = await pod(name)
-            assert seen is not None
-            return {c["type"]: c["status"] for c in seen["status"].get("conditions", ())}.get("Ready") == "True"
+            running_pod = await pod(name)
+            assert running_pod is not None
+            return {c["type"]: c["status"] for c in running_pod["status"].get("conditions", ())}.get("Ready") == "True"
 
         assert (await client.get(NODES, NAMES[0])).spec.taints == ()
         await client.create(PODS.raw, body("p", "1500m", finalizers=["example.com/hold"]), namespace)
         await until(lambda: is_ready("p"))
-        seen = await pod("p")
-        assert seen is not None
-        kinds = [c["type"] for c in seen["status"]["conditions"]]
+        observed_pod = await pod("p")
+        assert observed_pod is not None
+        kinds = [c["type"] for c in observed_pod["status"]["conditions"]]
         assert kinds == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
 
         # A status that others wrote is put right; one more pod has room, a third has not.
@@ -128,9 +128,9 @@ async def test_lifecycle_of_a_pod_on_a_real_server(env: Env, real_cluster: RealC
             return lease.metadata.owner_references[0].uid == node.metadata.uid
 
         await until(has_lease)
-        taken = await client.get(NODES, NAMES[0])
-        assert (taken.spec.taints, taken.status.allocatable["cpu"]) == ((), "2")
-        assert taken.status.conditions[-1].status == "True"
+        node_before = await client.get(NODES, NAMES[0])
+        assert (node_before.spec.taints, node_before.status.allocatable["cpu"]) == ((), "2")
+        assert node_before.status.conditions[-1].status == "True"
 
 
 @pytest.mark.real_loop
@@ -146,10 +146,10 @@ async def test_crashes_boots_pressure_and_refusals_on_a_real_server(env: Env, re
             return document
 
         async def create(pod: str, policy: str, cpu: str = "10m", **annotations: str) -> None:
-            made = body(pod, cpu, annotations={f"{PREFIX}{k.replace('_', '-')}": v for k, v in annotations.items()})
+            pod_body = body(pod, cpu, annotations={f"{PREFIX}{k.replace('_', '-')}": v for k, v in annotations.items()})
             inits = [{"name": "i", "image": "x"}]
-            made["spec"] |= {"nodeName": name, "restartPolicy": policy, "initContainers": inits}
-            await client.create(PODS.raw, made, namespace)
+            pod_body["spec"] |= {"nodeName": name, "restartPolicy": policy, "initContainers": inits}
+            await client.create(PODS.raw, pod_body, namespace)
 
         async def restarts(pod: str) -> int:
             (container,) = (await status(pod)).get("containerStatuses", [{"restartCount": 0}])

@@ -17,7 +17,9 @@ def pod(*containers: tuple[str, dict[str, str]], waiting: str = "", **annotation
         "metadata": {
             "annotations": {KEY + key.replace("__", ".").replace("_", "-"): v for key, v in annotations.items()}
         },
-        "spec": {"containers": [{"name": name, "resources": {"requests": asked}} for name, asked in containers]},
+        "spec": {
+            "containers": [{"name": name, "resources": {"requests": container}} for name, container in containers]
+        },
         "status": {"containerStatuses": statuses},
     }
 

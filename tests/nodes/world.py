@@ -189,10 +189,10 @@ class World:
 async def world(env: Env, *nodes: str, profile: Profile = QUIET, scheduler: bool = False) -> AsyncIterator[World]:
     """A server, simulated nodes, and optionally a scheduler."""
     async with TaskGroup("world") as group:
-        made = World(env, group)
+        new_world = World(env, group)
         if nodes:
-            await made.start_nodes(*nodes, profile=profile)
+            await new_world.start_nodes(*nodes, profile=profile)
         if scheduler:
-            made.start_scheduler()
-        yield made
+            new_world.start_scheduler()
+        yield new_world
         group.cancel()

@@ -58,12 +58,12 @@ async def installed(cluster: AsyncCluster, app: App) -> DirectCalls:
 
 
 async def test_the_life_of_an_object_is_validated(cluster: AsyncCluster) -> None:
-    app, seen = App("ranges"), []
+    app, observed = App("ranges"), []
 
     @app.validating(RANGES, operations=("CREATE", "UPDATE", "DELETE"))
     async def check(obj: Range, request: AdmissionRequest[Range]) -> None:
         old = request.old_object
-        seen.append((request.operation, obj.spec.low, old.spec.low if old else None, request.dry_run))
+        observed.append((request.operation, obj.spec.low, old.spec.low if old else None, request.dry_run))
         assert request.user.username == "kubernetes-admin"
         assert (request.name, request.namespace) == ("one", "default")
         assert len(request.uid) == 36
@@ -86,7 +86,7 @@ async def test_the_life_of_an_object_is_validated(cluster: AsyncCluster) -> None
         await cluster.delete(*RANGE, "one")
     await cluster.patch(*RANGE, "one", {"spec": {"mode": ""}})
     await cluster.delete(*RANGE, "one")
-    assert seen == [
+    assert observed == [
         ("CREATE", 5, None, False), ("CREATE", 1, None, False), ("UPDATE", 2, 1, False), ("DELETE", 2, 2, False),
         ("UPDATE", 2, 2, False), ("DELETE", 2, 2, False),
     ]  # fmt: skip
@@ -105,9 +105,9 @@ async def test_a_mutating_function_returns_a_view(cluster: AsyncCluster) -> None
 
     await installed(cluster, app)
     await cluster.create(a_range(low=5))
-    found = await cluster.get(*RANGE, "one")
-    assert found["spec"] == {"low": 5, "high": 15, "mode": ""}
-    assert found["metadata"]["labels"] == {"filled/by": "us"}
+    stored = await cluster.get(*RANGE, "one")
+    assert stored["spec"] == {"low": 5, "high": 15, "mode": ""}
+    assert stored["metadata"]["labels"] == {"filled/by": "us"}
     await cluster.create(a_range("two", low=5, high=6))
     assert (await cluster.get(*RANGE, "two"))["spec"] == {"low": 5, "high": 6, "mode": ""}
 

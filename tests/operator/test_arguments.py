@@ -224,8 +224,8 @@ def _decorator(name: str) -> tuple[Callable[[Any], Any], str]:
     },
 )
 def test_functions_that_cannot_be_called_are_rejected(decorator: str, function: Any, name: str, reason: str) -> None:
-    decorate, shown = _decorator(decorator)
-    message = f"{name!r} is called with {shown}: {reason}", f"; declare it async def {name}{shown}"
+    decorate, decorator_text = _decorator(decorator)
+    message = f"{name!r} is called with {decorator_text}: {reason}", f"; declare it async def {name}{decorator_text}"
     with pytest.raises(TypeError, match=f"^{'.*'.join(map(re.escape, message))}$"):
         decorate(function)
 
@@ -233,7 +233,7 @@ def test_functions_that_cannot_be_called_are_rejected(decorator: str, function: 
 @pytest.mark.parametrize("decorator", ["controller", "finalizer", "validating", "mutating"])
 @pytest.mark.parametrize("function", [two, optional, anything, wrapper, functools.partial(three, None), Methods().two])
 def test_functions_that_can_be_called_are_accepted(decorator: str, function: Any) -> None:
-    decorate, _shown = _decorator(decorator)
+    decorate, _decorator_text = _decorator(decorator)
     decorate(function)
 
 

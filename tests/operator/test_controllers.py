@@ -116,14 +116,14 @@ async def test_a_sync_can_be_postponed_for_a_known_time(cluster: AsyncCluster, e
 
 
 async def test_apply_returns_the_object(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
     async def sync(obj: Thing, ctx: Context[Thing]) -> None:
-        made = await ctx.apply({**config_map("a"), "data": {"size": str(obj.spec.size)}})
+        applied = await ctx.apply({**config_map("a"), "data": {"size": str(obj.spec.size)}})
         again = await ctx.apply({**config_map("a"), "data": {"size": str(obj.spec.size)}})
-        assert isinstance(made, ConfigMap)
-        seen.append((made.data["size"], made.metadata.resource_version, again is ctx.get(CONFIG_MAPS, "a")))
+        assert isinstance(applied, ConfigMap)
+        observed.append((applied.data["size"], applied.metadata.resource_version, again is ctx.get(CONFIG_MAPS, "a")))
 
     async with cluster.running(app):
         await cluster.create(thing(size=1))
@@ -131,8 +131,8 @@ async def test_apply_returns_the_object(cluster: AsyncCluster) -> None:
         await cluster.patch(*THING, "one", {"metadata": {"labels": {"a": "b"}}})
         await asyncio.sleep(5)
         version = (await cluster.get("v1", "ConfigMap", "a"))["metadata"]["resourceVersion"]
-        assert seen[0][:2] == ("1", version), "as the API server answered"
-        assert seen[-1] == ("1", version, True), "as it is in the cache"
+        assert observed[0][:2] == ("1", version), "as the API server answered"
+        assert observed[-1] == ("1", version, True), "as it is in the cache"
 
 
 async def test_requeued_objects_are_synced_again(cluster: AsyncCluster, env: Env) -> None:
@@ -165,18 +165,18 @@ async def test_requeued_objects_are_synced_again(cluster: AsyncCluster, env: Env
 async def test_predicates_decide_about_updates(
     cluster: AsyncCluster, predicates: tuple[Any, ...], patch: dict[str, Any], syncs: int
 ) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
 
     @app.controller(THINGS, predicates=predicates)
     async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
-        seen.append(obj.metadata.resource_version)
+        observed.append(obj.metadata.resource_version)
 
     async with cluster.running(app.run):
         await cluster.create(thing())
         await asyncio.sleep(1)
         await cluster.patch(*THING, "one", patch)
         await asyncio.sleep(1)
-        assert len(seen) == syncs
+        assert len(observed) == syncs
 
 
 async def test_owned_objects_are_found_created_once_and_deleted(cluster: AsyncCluster) -> None:
@@ -230,77 +230,77 @@ async def test_string_data_of_a_secret_is_restored(cluster: AsyncCluster) -> Non
 
 
 async def test_references_enqueue_the_referring_objects(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
     by_name = Reference(kind=CONFIG_MAPS, of=lambda obj: (f"shared-{obj.spec.size}",))
     by_map = Reference(kind=SECRETS, map=lambda secret: (f"default/{secret.metadata.name}",))
 
     @app.controller(THINGS, references=(by_name, by_map))
     async def sync(obj: Thing, ctx: Context[Thing]) -> None:
-        seen.append((obj.metadata.name, ctx.get(CONFIG_MAPS, f"shared-{obj.spec.size}") is not None))
+        observed.append((obj.metadata.name, ctx.get(CONFIG_MAPS, f"shared-{obj.spec.size}") is not None))
 
     async with cluster.running(app.run):
         await cluster.create(thing("one", size=1))
         await cluster.create(thing("two", size=2))
         await asyncio.sleep(1)
-        seen.clear()
+        observed.clear()
         await cluster.create(config_map("shared-2"))
         await asyncio.sleep(1)
-        assert seen == [("two", True)]
-        seen.clear()
+        assert observed == [("two", True)]
+        observed.clear()
         await cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}})
         await asyncio.sleep(1)
-        assert seen == [("one", False)]
+        assert observed == [("one", False)]
 
 
 async def test_predicates_of_a_reference_decide_about_its_updates(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
     shared = Reference(kind=CONFIG_MAPS, of=lambda _obj: ("shared",), predicates=(label_changed("version"),))
 
     @app.controller(THINGS, references=(shared,))
     async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
         obj = ctx.get(CONFIG_MAPS, "shared")
-        seen.append(obj.metadata.labels.get("version") if obj else None)
+        observed.append(obj.metadata.labels.get("version") if obj else None)
 
     async with cluster.running(app.run):
         await cluster.create(thing())
         await cluster.create(config_map("shared"))
         await asyncio.sleep(1)
-        assert seen == [None, None]
-        seen.clear()
+        assert observed == [None, None]
+        observed.clear()
         await cluster.patch("v1", "ConfigMap", "shared", {"data": {"a": "b"}})
         await asyncio.sleep(1)
-        assert seen == []
+        assert observed == []
         await cluster.patch("v1", "ConfigMap", "shared", {"metadata": {"labels": {"version": "2"}}})
         await asyncio.sleep(1)
-        assert seen == ["2"]
+        assert observed == ["2"]
         await cluster.delete("v1", "ConfigMap", "shared")
         await asyncio.sleep(1)
-        assert seen == ["2", None]
+        assert observed == ["2", None]
 
 
 async def test_predicates_of_an_owned_kind_decide_about_its_updates(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
 
     @app.controller(THINGS, owns=(Owned(CONFIG_MAPS, (label_changed("version"),)),))
     async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
-        seen.append(sorted(config_map.metadata.labels.get("version", "") for config_map in ctx.owned(CONFIG_MAPS)))
+        observed.append(sorted(config_map.metadata.labels.get("version", "") for config_map in ctx.owned(CONFIG_MAPS)))
         await ctx.create_once(config_map("part"))
 
     async with cluster.running(app.run):
         await cluster.create(thing())
         await asyncio.sleep(1)
-        assert seen == [[], [""]]
-        seen.clear()
+        assert observed == [[], [""]]
+        observed.clear()
         await cluster.patch("v1", "ConfigMap", "part", {"data": {"a": "b"}})
         await asyncio.sleep(1)
-        assert seen == []
+        assert observed == []
         await cluster.patch("v1", "ConfigMap", "part", {"metadata": {"labels": {"version": "2"}}})
         await asyncio.sleep(1)
-        assert seen == [["2"]]
-        seen.clear()
+        assert observed == [["2"]]
+        observed.clear()
         await cluster.patch("v1", "ConfigMap", "part", {"metadata": {"ownerReferences": None}})
         await asyncio.sleep(1)
-        assert seen == [[]]  # it is no longer owned, whatever the predicates say
+        assert observed == [[]]  # it is no longer owned, whatever the predicates say
 
 
 async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None:
@@ -369,11 +369,11 @@ async def test_invalid_applies_are_explained(cluster: AsyncCluster, body: dict[s
 
 
 async def test_namespaces_and_selectors_restrict_the_synced_objects(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
 
     @app.controller(THINGS, selector="tier=gold")
     async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
-        seen.append((obj.metadata.namespace, obj.metadata.name))
+        observed.append((obj.metadata.namespace, obj.metadata.name))
 
     labels = {"tier": "gold"}
     other = await cluster.new_namespace()
@@ -383,7 +383,7 @@ async def test_namespaces_and_selectors_restrict_the_synced_objects(cluster: Asy
             await place.create(thing("gold", labels=labels))
             await place.create(thing("plain"))
         await asyncio.sleep(1)
-        assert seen == [("default", "gold")]
+        assert observed == [("default", "gold")]
 
 
 async def test_writes_stay_in_the_watched_namespaces(cluster: AsyncCluster) -> None:
@@ -443,9 +443,9 @@ async def test_two_controllers_apply_parts_of_one_object(cluster: AsyncCluster) 
         await asyncio.sleep(5)
         await cluster.patch(*THING, "one", {"spec": {"size": 2}})
         await asyncio.sleep(5)
-        found = await cluster.get("v1", "ConfigMap", "shared")
-        assert found["data"] == {"left": "2", "right": "2"}
-        assert [managed_field["manager"] for managed_field in found["metadata"]["managedFields"]] == [
+        stored = await cluster.get("v1", "ConfigMap", "shared")
+        assert stored["data"] == {"left": "2", "right": "2"}
+        assert [managed_field["manager"] for managed_field in stored["metadata"]["managedFields"]] == [
             "things/left",
             "things/right",
         ]

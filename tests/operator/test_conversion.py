@@ -149,7 +149,7 @@ def test_versions_that_cannot_be_converted_are_rejected(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("config", "message"),
     [
         ({}, "either at a url or through"),
         ({"url": "https://a", "service_name": "b", "service_namespace": "c"}, "either at a url or through"),
@@ -157,9 +157,9 @@ def test_versions_that_cannot_be_converted_are_rejected(
         ({"url": "http://a"}, "begins with https://"),
     ],
 )
-def test_a_client_config_is_a_url_or_a_service(given: dict[str, str], message: str) -> None:
+def test_a_client_config_is_a_url_or_a_service(config: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        ClientConfig(**given)  # type: ignore[arg-type]
+        ClientConfig(**config)  # type: ignore[arg-type]
 
 
 def test_an_object_goes_to_the_hub_and_back_with_its_metadata() -> None:
@@ -401,7 +401,7 @@ def limits(version: str, name: str = "home", **spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "version", "expected"),
+    ("source", "version", "expected"),
     [
         ({"image": "a", "hours": 5}, "v2", {"spec": {"image": "a", "seconds": 18000}}),
         ({"image": "a", "seconds": 18000}, "v1", {"spec": {"image": "a", "hours": 5}}),
@@ -411,11 +411,11 @@ def limits(version: str, name: str = "home", **spec: Any) -> dict[str, Any]:
         (None, "v2", {}),
     ],
 )
-def test_incomplete_and_invalid_objects_are_converted(given: Any, version: str, expected: Any) -> None:
+def test_incomplete_and_invalid_objects_are_converted(source: Any, version: str, expected: Any) -> None:
     """Missing required fields are not replaced by zero values."""
     sent = limits("v1" if version == "v2" else "v2")
-    sent |= {"spec": given} if given is not None else {}
-    if given is None:
+    sent |= {"spec": source} if source is not None else {}
+    if source is None:
         del sent["spec"]
     document = json.loads(bytes(Conversions([LIMITS]).convert(json.dumps(sent).encode(), f"example.com/{version}")))
     names = {"apiVersion": f"example.com/{version}", "kind": "Limits", "metadata": {"name": "home"}}

@@ -172,7 +172,7 @@ def comparable(schema: Any) -> Any:
         return [comparable(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    shown: dict[str, Any] = {}
+    comparable_object: dict[str, Any] = {}
     for name, value in schema.items():
         match name:
             case "description":
@@ -181,19 +181,19 @@ def comparable(schema: Any) -> Any:
                 fields = {
                     field: item for field, item in value.items() if field not in ("apiVersion", "kind", "metadata")
                 }
-                shown[name] = {field: comparable(subschema) for field, subschema in fields.items()}
+                comparable_object[name] = {field: comparable(subschema) for field, subschema in fields.items()}
             case "enum" | "required":
-                shown[name] = sorted(value)
+                comparable_object[name] = sorted(value)
             case _:
-                shown[name] = value if name == "default" else comparable(value)
-    return shown
+                comparable_object[name] = value if name == "default" else comparable(value)
+    return comparable_object
 
 
 def test_the_definition_of_the_views_is_the_definition(tmp_path: Path) -> None:
-    made = loaded(models([GATES]), tmp_path).HTTP_GATES.definition()
-    assert comparable(made["spec"]["versions"]) == comparable(GATES["spec"]["versions"])
-    assert made["spec"] | {"versions": []} == GATES["spec"] | {"versions": []}
-    assert made["metadata"] == GATES["metadata"]
+    generated = loaded(models([GATES]), tmp_path).HTTP_GATES.definition()
+    assert comparable(generated["spec"]["versions"]) == comparable(GATES["spec"]["versions"])
+    assert generated["spec"] | {"versions": []} == GATES["spec"] | {"versions": []}
+    assert generated["metadata"] == GATES["metadata"]
 
 
 def test_it_is_deterministic_and_formatted(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_many_names_that_differ_in_punctuation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("definition_text", "words"),
     [
         ([], "there is no CustomResourceDefinition to make views of"),
         ([{"kind": "Pod"}], "expected a CustomResourceDefinition, got Pod"),
@@ -358,9 +358,9 @@ def test_many_names_that_differ_in_punctuation() -> None:
         ([definition({"name": "v1"})], "version v1 of httpgates.example.com has no schema"),
     ],
 )
-def test_invalid_definitions_are_rejected(given: list[dict[str, Any]], words: str) -> None:
+def test_invalid_definitions_are_rejected(definition_text: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(InvalidDefinition, match=words):
-        models(given)
+        models(definition_text)
 
 
 def test_the_command_prints_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

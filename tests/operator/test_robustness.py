@@ -62,12 +62,12 @@ async def test_a_finalizer_runs_independently_of_predicates(cluster: AsyncCluste
 
 
 async def test_an_object_that_is_no_longer_mapped_enqueues_its_former_owner(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
     secrets = Reference(kind=SECRETS, map=lambda secret: f"default/{secret.metadata.labels.get('thing')}")
 
     @app.controller(THINGS, references=(secrets,))
     async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
-        seen.append(obj.metadata.name)
+        observed.append(obj.metadata.name)
 
     async with cluster.running(app.run):
         await cluster.create(thing("one"))
@@ -75,36 +75,36 @@ async def test_an_object_that_is_no_longer_mapped_enqueues_its_former_owner(clus
         secret = {"name": "s", "labels": {"thing": "one"}}
         await cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": secret})
         await asyncio.sleep(1)
-        seen.clear()
+        observed.clear()
         await cluster.patch("v1", "Secret", "s", {"metadata": {"labels": {"thing": "two"}}})
         await asyncio.sleep(1)
-        assert sorted(seen) == ["one", "two"]
+        assert sorted(observed) == ["one", "two"]
 
 
 async def test_a_text_is_one_reference(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
 
     @app.controller(THINGS, references=(Reference(kind=CONFIG_MAPS, of=lambda obj: f"shared-{obj.metadata.name}"),))
     async def sync(obj: Thing, _ctx: Context[Thing]) -> None:
-        seen.append(obj.metadata.name)
+        observed.append(obj.metadata.name)
 
     async with cluster.running(app.run):
         await cluster.create(thing())
         await asyncio.sleep(1)
         await cluster.create(config_map("shared-one"))
         await asyncio.sleep(1)
-        assert seen == ["one", "one"]
+        assert observed == ["one", "one"]
 
 
 async def test_custom_resources_are_read_and_referred_to_as_declared(cluster: AsyncCluster) -> None:
-    app, found = App("maps"), []
+    app, read_maps = App("maps"), []
 
     @app.controller(
         CONFIG_MAPS, references=(Reference(kind=THINGS, map=lambda config_map: f"default/{config_map.metadata.name}"),)
     )
     async def sync(obj: Any, ctx: Context[Any]) -> None:
         if obj.metadata.name == "one":
-            found.append((ctx.get(THINGS, "one") is not None, len(ctx.list(THINGS))))
+            read_maps.append((ctx.get(THINGS, "one") is not None, len(ctx.list(THINGS))))
 
     assert [definition["metadata"]["name"] for definition in app.definitions()] == ["things.example.com"]
     async with cluster.running(app.run):
@@ -112,7 +112,7 @@ async def test_custom_resources_are_read_and_referred_to_as_declared(cluster: As
         await asyncio.sleep(1)
         await cluster.create(thing())
         await asyncio.sleep(1)
-        assert found == [(False, 0), (True, 1)]
+        assert read_maps == [(False, 0), (True, 1)]
 
 
 async def _recreate(cluster: AsyncCluster) -> None:
@@ -403,11 +403,11 @@ async def test_a_definition_that_is_not_installed_is_logged_with_the_way_out(
 
 
 async def test_invalid_results_and_cancellations_do_not_end_a_worker(cluster: AsyncCluster) -> None:
-    app, seen = App("things"), []
+    app, observed = App("things"), []
 
     @app.controller(THINGS)
     async def sync(obj: Thing, _ctx: Context[Thing]) -> Requeue | None:
-        seen.append(obj.metadata.name)
+        observed.append(obj.metadata.name)
         if obj.metadata.name == "number":
             return cast("Requeue", 60)
         if obj.metadata.name == "text":
@@ -422,8 +422,8 @@ async def test_invalid_results_and_cancellations_do_not_end_a_worker(cluster: As
         for name in ("number", "text", "cancelled", "good"):
             await cluster.create(thing(name))
             await asyncio.sleep(1)
-    assert "good" in seen
-    assert min(map(seen.count, ("number", "text", "cancelled"))) > 1, "a mistake is retried"
+    assert "good" in observed
+    assert min(map(observed.count, ("number", "text", "cancelled"))) > 1, "a mistake is retried"
 
 
 async def test_state_of_deleted_objects_is_dropped(

@@ -276,8 +276,8 @@ class Described(Base, frozen=True):
 
 def test_texts_below_fields_are_their_descriptions() -> None:
     result = object_schema(Described)
-    shown = {name: subschema.get("description") for name, subschema in result["properties"].items()}
-    assert shown == {
+    descriptions = {name: subschema.get("description") for name, subschema in result["properties"].items()}
+    assert descriptions == {
         "name": "The name.", "inner": "What is inside of it.", "size": "How large it is", "plain": None, "nested": None,
     }  # fmt: skip
     assert result["properties"]["size"]["example"] == 5

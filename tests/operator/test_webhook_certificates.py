@@ -323,8 +323,8 @@ async def test_outside_of_the_cluster_everything_is_installed_with_a_url(env: En
         )
 
 
-@pytest.mark.parametrize("taken_over", [False, True])
-async def test_a_stopping_process_deletes_its_webhook_configurations(env: Env, taken_over: bool) -> None:
+@pytest.mark.parametrize("takeover", [False, True])
+async def test_a_stopping_process_deletes_its_webhook_configurations(env: Env, takeover: bool) -> None:
     """Not what another process has installed since."""
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:
         first, second = (
@@ -332,11 +332,11 @@ async def test_a_stopping_process_deletes_its_webhook_configurations(env: Env, t
         )
         await first.rotator.withdraw()
         await first.rotator.sync()
-        if taken_over:
+        if takeover:
             await second.rotator.sync()
         await first.rotator.withdraw()
         remaining = [await cluster.client.list(kind) for kind in CONFIGURATIONS.values()]
-        assert [len(item.items) for item in remaining] == ([1, 1] if taken_over else [0, 0])
+        assert [len(item.items) for item in remaining] == ([1, 1] if takeover else [0, 0])
 
 
 async def test_the_generated_roles_suffice(env: Env) -> None:

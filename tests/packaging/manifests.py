@@ -23,6 +23,6 @@ def pod_spec(name: str) -> dict[str, Any]:
 
 def container(name: str) -> dict[str, Any]:
     """Its only container."""
-    (found,) = pod_spec(name)["containers"]
-    assert isinstance(found, dict)
-    return found
+    (containers,) = pod_spec(name)["containers"]
+    assert isinstance(containers, dict)
+    return containers

@@ -82,8 +82,8 @@ def test_generated_controller_works_and_passes_checks(tree: Path, soak: bool) ->
 
 
 def test_generated_owner_controller_works_and_passes_checks(tree: Path, soak: bool) -> None:
-    given = ("scripts/make_controller.py", NAME, "--area", "policy", "--owns", "pods")
-    succeed(tree, *given)
+    command = ("scripts/make_controller.py", NAME, "--area", "policy", "--owns", "pods")
+    succeed(tree, *command)
     succeed(tree, "-m", "ruff", "check", "--quiet", "src/pilothouse/controllers", "tests")
     succeed(tree, "-m", "ruff", "format", "--check", "src/pilothouse/controllers", "tests")
     assert "19 passed" in succeed(tree, "-m", "pytest", *PYTEST_OPTIONS, "tests")

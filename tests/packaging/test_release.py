@@ -159,7 +159,7 @@ def test_action_creates_the_cluster_from_its_inputs(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
     inputs = {
-        **{name: each.get("default", "") for name, each in action["inputs"].items()},
+        **{name: name_of_input.get("default", "") for name, name_of_input in action["inputs"].items()},
         "name": "of-the-action", "flags": "--nodes 1\n--node-prefix=worker-\n", "manifests": "a b.yaml\n\n",
     }  # fmt: skip
     (tmp_path / "a b.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: made}\n")

@@ -73,7 +73,7 @@ NEEDED = list(needed())
 
 def grants() -> Iterator[Any]:
     """Every single permission of the account, including those of bound roles: one verb on one resource."""
-    roles = {(kind, found["metadata"]["name"]): found for kind, found in bootstrap_objects()}
+    roles = {(kind, obj["metadata"]["name"]): obj for kind, obj in bootstrap_objects()}
     own = documents("rbac.yaml")
     roles.update({(PLURALS[item["kind"]], item["metadata"]["name"]): item for item in own if "rules" in item})
     for binding in own:
@@ -91,20 +91,20 @@ def grants() -> Iterator[Any]:
                 yield pytest.param(group, resource, verb, namespace, name, id=label)
 
 
-@pytest.mark.parametrize("asked", NEEDED)
-def test_every_needed_right_is_granted(asked: Attributes) -> None:
-    assert authorizer().authorize(ACCOUNT, asked).allowed
+@pytest.mark.parametrize("attributes", NEEDED)
+def test_every_needed_right_is_granted(attributes: Attributes) -> None:
+    assert authorizer().authorize(ACCOUNT, attributes).allowed
 
 
 @pytest.mark.parametrize(("group", "resource", "verb", "namespace", "name"), list(grants()))
 def test_every_granted_right_is_needed(group: str, resource: str, verb: str, namespace: str, name: str) -> None:
-    def uses(asked: Attributes) -> bool:
+    def uses(attributes: Attributes) -> bool:
         return (
-            group in ("*", asked.group)
-            and resource in ("*", asked.full_resource)
-            and asked.verb == verb
-            and (not namespace or asked.namespace == namespace)
-            and (not name or asked.name == name)
+            group in ("*", attributes.group)
+            and resource in ("*", attributes.full_resource)
+            and attributes.verb == verb
+            and (not namespace or attributes.namespace == namespace)
+            and (not name or attributes.name == name)
         )
 
     assert any(uses(param.values[0]) for param in NEEDED)
@@ -128,10 +128,10 @@ def test_every_controller_account_has_a_role(client: str) -> None:
     ``deploy/rbac.yaml``. A manager of one or two namespaces only has it there."""
     name = f"system:controller:{client}"
     own = name in OWN_ROLES
-    objects = documents("rbac.yaml") if own else [found for _resource, found in bootstrap_objects()]
+    objects = documents("rbac.yaml") if own else [bound for _resource, bound in bootstrap_objects()]
     bindings = [obj for obj in objects if "roleRef" in obj and obj["metadata"]["name"] == name]
-    where = "deploy/rbac.yaml" if own else "the bootstrap policy (apiserver/data/rbac.json)"
-    assert bindings, f"{where} has no role and binding {name}: docs/controllers/adding.md, section 7"
+    source = "deploy/rbac.yaml" if own else "the bootstrap policy (apiserver/data/rbac.json)"
+    assert bindings, f"{source} has no role and binding {name}: docs/controllers/adding.md, section 7"
     assert name in {obj["metadata"]["name"] for obj in objects if "rules" in obj}
     for binding in bindings:
         assert binding["roleRef"]["name"] == name
@@ -139,7 +139,7 @@ def test_every_controller_account_has_a_role(client: str) -> None:
 
 
 @cases(
-    "asked",
+    "attributes",
     {
         "a secret by name": Attributes("get", "", "v1", "secrets", "", SYSTEM, "x"),
         "a new secret": Attributes("create", "", "v1", "secrets", "", SYSTEM),
@@ -156,16 +156,17 @@ def test_every_controller_account_has_a_role(client: str) -> None:
         "a path of the API server": Attributes("get", path="/metrics"),
     },
 )
-def test_other_requests_are_denied(asked: Attributes) -> None:
-    assert not authorizer().authorize(ACCOUNT, asked).allowed
+def test_other_requests_are_denied(attributes: Attributes) -> None:
+    assert not authorizer().authorize(ACCOUNT, attributes).allowed
 
 
 def test_startup_sends_no_other_requests() -> None:
     """All controllers, with an election, for twenty seconds; the Lease has upstream's name there."""
     roles = authorizer()
-    asked = {attributes for who, attributes, _decision in start_up().decisions if who.user == MANAGER}
+    requested = {attributes for user, attributes, _decision in start_up().decisions if user.user == MANAGER}
     ours = {
-        msgspec.structs.replace(item, name=LEASE) if item.resource == "leases" and item.name else item for item in asked
+        msgspec.structs.replace(item, name=LEASE) if item.resource == "leases" and item.name else item
+        for item in requested
     }
     refused = [item for item in ours if not roles.authorize(ACCOUNT, item).allowed]
     assert not refused

@@ -26,8 +26,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         capture_output=True,
     )
     (path,) = directory.iterdir()
-    with zipfile.ZipFile(path) as found:
-        yield found
+    with zipfile.ZipFile(path) as archive:
+        yield archive
 
 
 def metadata(wheel: zipfile.ZipFile, name: str) -> bytes:

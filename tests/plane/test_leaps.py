@@ -87,7 +87,7 @@ async def _work(plane: Plane) -> None:
     await asyncio.gather(*map(label, range(120)))
 
 
-def _writes(what: Any, *, leaps: bool) -> list[Write]:
+def _writes(writes: Any, *, leaps: bool) -> list[Write]:
     """All writes of a plane with leader election."""
     result: list[Write] = []
 
@@ -105,7 +105,7 @@ def _writes(what: Any, *, leaps: bool) -> list[Write]:
         async with TaskGroup("plane") as group:
             group.start(plane.run())
             await plane.wait_ready()
-            await what(plane)
+            await writes(plane)
             group.cancel()
 
     virtual.run(main, leaps=leaps)
@@ -152,17 +152,17 @@ def direct_renewals(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @cases(
-    "what",
+    "writes",
     {"no work": _rest, "pods, unreachable and deleted nodes": _work, "definitions, quotas": _definitions},
 )
-def test_the_writes_are_the_same(what: Any, direct_renewals: list[str], passes: list[str]) -> None:
-    with_leaps = _writes(what, leaps=True)
+def test_the_writes_are_the_same(writes: Any, direct_renewals: list[str], passes: list[str]) -> None:
+    with_leaps = _writes(writes, leaps=True)
     assert len(direct_renewals) > 300
     assert passes.count("WorkQueue") > 40
     assert passes.count("ResourceMonitors") > 5
     direct_renewals.clear()
     passes.clear()
-    without = _writes(what, leaps=False)
+    without = _writes(writes, leaps=False)
     assert direct_renewals == passes == []
     for one, other in zip(with_leaps, without, strict=False):
         assert one == other
@@ -178,13 +178,13 @@ def _lease_events(*, leaps: bool) -> list[tuple[float, str, str, str]]:
             env, MemoryStore(env), PlaneOptions(nodes=5, manager=Options(leader_election=LeaderElection(enabled=True)))
         )
 
-        def informer(who: str, namespace: str = "") -> SharedInformer[Lease]:
+        def informer(name: str, namespace: str = "") -> SharedInformer[Lease]:
             def note(obj: Lease) -> None:
-                observed.append((env.monotonic(), who, obj.metadata.name, obj.metadata.resource_version))
+                observed.append((env.monotonic(), name, obj.metadata.name, obj.metadata.resource_version))
 
-            made = SharedInformer(plane.client(), env, LEASES, namespace=namespace)
-            made.add_handler(lambda obj, _initial: note(obj), lambda _old, obj: note(obj))
-            return made
+            informer_object = SharedInformer(plane.client(), env, LEASES, namespace=namespace)
+            informer_object.add_handler(lambda obj, _initial: note(obj), lambda _old, obj: note(obj))
+            return informer_object
 
         async with TaskGroup("plane") as group:
             group.start(plane.run())

@@ -118,11 +118,11 @@ def test_pages_have_what_dashboards_select() -> None:
         pages = {component: scraped(cluster, component) for component in MIXIN}
     for component, wanted in MIXIN.items():
         check_format(pages[component])
-        shown: dict[str, set[str]] = {}
+        exposed: dict[str, set[str]] = {}
         for series in parsed("\n".join(pages[component])):
-            shown.setdefault(series.name, set()).update(series.labels)
+            exposed.setdefault(series.name, set()).update(series.labels)
         for name, labels in wanted.items():
-            assert labels <= shown.get(name, {"(no series)"}), (component, name)
+            assert labels <= exposed.get(name, {"(no series)"}), (component, name)
     for component, name, bound in QUANTILES:
         assert any(line.startswith(name) and f'le="{bound}"' in line for line in pages[component]), (name, bound)
     gauge = total("\n".join(pages[""]), "aggregator_unavailable_apiservice", name="v1.g.example.com")

@@ -15,11 +15,11 @@ from pilothouse.serving import certificates
 def test_the_first_process_creates_the_keys_and_the_others_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = certificates.create_authority
+    create_authority = certificates.create_authority
 
     def slowly(*arguments: Any) -> Any:
         time.sleep(0.02)
-        return made(*arguments)
+        return create_authority(*arguments)
 
     monkeypatch.setattr(certificates, "create_authority", slowly)
 

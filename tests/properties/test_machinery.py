@@ -78,9 +78,9 @@ def difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
 @given(old=objects, new=objects)
 def test_json_patch_of_the_difference_round_trips(old: Any, new: Any) -> None:
     before = copy.deepcopy(old)
-    there = apply_json_patch(old, difference(old, new))
-    assert there == new
-    assert apply_json_patch(there, difference(new, old)) == old == before
+    patched = apply_json_patch(old, difference(old, new))
+    assert patched == new
+    assert apply_json_patch(patched, difference(new, old)) == old == before
 
 
 # Strategic merge -----------------------------------------------------------------------------------------------------
@@ -132,21 +132,21 @@ requirements = st.one_of(
 
 def holds(requirement: Requirement, labels: dict[str, str]) -> bool:
     """The definition, word for word."""
-    there = requirement.key in labels
+    has_label = requirement.key in labels
     value = labels.get(requirement.key, "")
     match requirement.operator:
         case "=" | "==" | "in":
-            return there and value in requirement.values
+            return has_label and value in requirement.values
         case "!=" | "notin":
-            return not there or value not in requirement.values
+            return not has_label or value not in requirement.values
         case "exists":
-            return there
+            return has_label
         case "!":
-            return not there
+            return not has_label
         case "gt":
-            return there and value.isdigit() and int(value) > int(requirement.values[0])
+            return has_label and value.isdigit() and int(value) > int(requirement.values[0])
         case _:
-            return there and value.isdigit() and int(value) < int(requirement.values[0])
+            return has_label and value.isdigit() and int(value) < int(requirement.values[0])
 
 
 @quick
@@ -210,9 +210,9 @@ amounts = st.tuples(
 @given(amount=amounts)
 def test_quantity_is_rounded_up_to_nano(amount: tuple[int, int, int, str]) -> None:
     whole, fraction, digits, suffix = amount
-    shown = f".{fraction % 10**digits:0{digits}d}" if digits else ""
-    text = f"{whole}{shown}{suffix}"
-    exact = Fraction(f"{whole}{shown or '.0'}") * SUFFIXES[suffix]
+    decimals = f".{fraction % 10**digits:0{digits}d}" if digits else ""
+    text = f"{whole}{decimals}{suffix}"
+    exact = Fraction(f"{whole}{decimals or '.0'}") * SUFFIXES[suffix]
     nanos = abs(exact) * 10**9
     rounded = -(-nanos.numerator // nanos.denominator) * (1 if exact >= 0 else -1)
     quantity = parse_quantity(text)

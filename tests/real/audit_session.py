@@ -199,15 +199,15 @@ def asked(namespace: str) -> Iterator[Asked]:
 def others() -> Iterator[Asked]:
     """Requests without rights, or without authentication."""
     maps = "/api/v1/namespaces/default/configmaps"
-    jane, nobody = {"Authorization": "Bearer jane-token"}, {"Authorization": "Bearer wrong"}
+    jane, unauthenticated = {"Authorization": "Bearer jane-token"}, {"Authorization": "Bearer wrong"}
     yield Asked("GET", maps, headers=jane)
     yield Asked("POST", maps, {"metadata": {"name": "janes"}}, headers=jane)
     yield Asked("GET", f"{maps}?watch=1", headers=jane)
     yield Asked("GET", "/metrics", headers=jane)
     yield Asked("GET", "/version", headers=jane)
     yield Asked("GET", maps, headers={**jane, "Impersonate-User": "root"})
-    yield Asked("GET", maps, headers=nobody)
-    yield Asked("GET", "/version", headers=nobody)
+    yield Asked("GET", maps, headers=unauthenticated)
+    yield Asked("GET", "/version", headers=unauthenticated)
     yield Asked("GET", maps, headers={"Authorization": "Basic amFuZTpqYW5l"})
     yield Asked("GET", maps)
     yield Asked("GET", "/version")
@@ -262,8 +262,8 @@ def _serve_custom_resources(connection: http.client.HTTPSConnection) -> None:
     admin = {"Authorization": "Bearer admin-token"}
     created = _ask(connection, Asked("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CUSTOM), admin)
     assert created.status == 201
-    there = Asked("GET", "/apis/example.com/v1/namespaces/default/widgets")
-    until(lambda: _ask(connection, there, admin).status == 200, "widgets are served")
+    request = Asked("GET", "/apis/example.com/v1/namespaces/default/widgets")
+    until(lambda: _ask(connection, request, admin).status == 200, "widgets are served")
 
 
 def run(port: int, authority: Path | None) -> dict[str, tuple[Asked, int]]:

@@ -184,10 +184,10 @@ class Churn:
 
     def problems(self) -> list[str]:
         """Differences from the desired state. Empty after convergence."""
-        sets = {each["metadata"]["name"]: each for kind in KINDS for each in self._items(self._path(kind))}
+        sets = {listed["metadata"]["name"]: listed for kind in KINDS for listed in self._items(self._path(kind))}
         result = [f"{name} is there, and deleted" for name in sets.keys() - self.wanted.keys()]
         result += [f"{name} is not there" for name in self.wanted.keys() - sets.keys()]
-        owners = {each["metadata"]["uid"]: name for name, each in sets.items()}
+        owners = {listed["metadata"]["uid"]: name for name, listed in sets.items()}
         by_owner: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for item in [*self._items(self.view.pods_path), *self._items(self._path("controllerrevisions"))]:
             name = item["metadata"]["name"]
@@ -215,10 +215,10 @@ class Churn:
             self._ask("DELETE", f"{self._path(kind)}?propagationPolicy=Background")
         self.wanted.clear()
 
-    def _differences(self, wanted: Wanted, found: dict[str, Any], pods: list[dict[str, Any]]) -> list[str]:
-        status = found.get("status", {})
+    def _differences(self, wanted: Wanted, obj: dict[str, Any], pods: list[dict[str, Any]]) -> list[str]:
+        status = obj.get("status", {})
         differences = []
-        if status.get("observedGeneration") != found["metadata"]["generation"]:
+        if status.get("observedGeneration") != obj["metadata"]["generation"]:
             differences.append("its last change was not seen")
         ready = sum(is_ready(pod) for pod in pods)
         if wanted.kind == "replicasets":

@@ -66,8 +66,8 @@ def directory(tmp_path: Path) -> Path:
 
 def role_of_v1_36(resource: str, name: str) -> dict[str, Any]:
     """A bootstrap role or binding of v1.36.2, whole."""
-    for found, document in bootstrap_objects():
-        if found == resource and document["metadata"]["name"] == name:
+    for obj, document in bootstrap_objects():
+        if obj == resource and document["metadata"]["name"] == name:
             return document
     raise AssertionError(f"v1.36 has no {resource} {name}")
 

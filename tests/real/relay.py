@@ -95,14 +95,14 @@ class Relay:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            there, onward = await asyncio.open_connection("127.0.0.1", self._target)
+            streams, onward = await asyncio.open_connection("127.0.0.1", self._target)
         except OSError:
             writer.transport.abort()
             return
         line = _Line(writer, onward, self._loop.time())
         self._lines[line] = None
         try:
-            await asyncio.gather(self._ask(reader, line), self._answer(there, line))
+            await asyncio.gather(self._ask(reader, line), self._answer(streams, line))
         finally:
             del self._lines[line]
             for item in (writer, onward):

@@ -33,13 +33,13 @@ ENDED = "served-long-ago"
 
 def prepare(cluster: RealCluster) -> None:
     """Objects created before the manager starts, for controllers that run once an hour."""
-    made = cluster.request("POST", REQUESTS, document(ENDED, request_pem(), KUBELET_CLIENT))
+    request_object = cluster.request("POST", REQUESTS, document(ENDED, request_pem(), KUBELET_CLIENT))
     condition = {"type": "Approved", "status": "True", "reason": "ByHand"}
-    made["status"] = {"conditions": [condition]}
-    made = cluster.request("PUT", f"{REQUESTS}/{ENDED}/approval", made)
+    request_object["status"] = {"conditions": [condition]}
+    request_object = cluster.request("PUT", f"{REQUESTS}/{ENDED}/approval", request_object)
     certificate, _key = cluster.issue("system:node:ended", ["system:nodes"], datetime.timedelta(hours=-1))
-    made["status"]["certificate"] = base64.b64encode(certificate).decode()
-    cluster.request("PUT", f"{REQUESTS}/{ENDED}/status", made)
+    request_object["status"]["certificate"] = base64.b64encode(certificate).decode()
+    cluster.request("PUT", f"{REQUESTS}/{ENDED}/status", request_object)
 
 
 class Scenario:
@@ -80,8 +80,8 @@ class Scenario:
     # Means
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        how = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        return self._cluster.request(method, path, body, content_type=how)
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return self._cluster.request(method, path, body, content_type=content_type)
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -92,8 +92,8 @@ class Scenario:
             return False
         return True
 
-    def _until_gone(self, path: str, what: str) -> None:
-        until(lambda: not self._is_there(path), what, 60.0)
+    def _until_gone(self, path: str, missing: str) -> None:
+        until(lambda: not self._is_there(path), missing, 60.0)
 
     def _apply(self, *documents: Doc) -> None:
         for item in documents:
@@ -164,8 +164,8 @@ class Scenario:
         out = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
         self._ask("PATCH", f"{NODES}/{SILENT}", {"spec": {"taints": [*taints(), out]}})
         until(lambda: self.view.events("TaintManagerEviction"), "the other one must leave now")
-        gone = [self.brief, self.patient, self.orphan]
-        until(lambda: not any(map(self._is_there, gone)), "all are collected", 90.0)
+        deleted = [self.brief, self.patient, self.orphan]
+        until(lambda: not any(map(self._is_there, deleted)), "all are collected", 90.0)
         until(lambda: sum(map(self._is_there, self.ended)) <= 1, "one that has ended may stay")
         self._ask("PATCH", self.unscheduled, {"metadata": {"finalizers": None}})
         self._until_gone(self.unscheduled, "the one that nobody scheduled has gone")
@@ -375,7 +375,7 @@ class Scenario:
         until(lambda: phase(f"{volumes}/nobodys") == "Available", "a volume is there for whoever wants it")
         until(lambda: phase(f"{claims}/folder") == "Bound", "a volume was made")
         self._grow(claims, volumes)
-        made = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
+        volume_name = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
         data = {"name": "data", "persistentVolumeClaim": {"claimName": "folder"}}
         holder = self._pod("holder", node=LATE, volumes=[data])
         for name in ("folder", "idle"):
@@ -385,7 +385,7 @@ class Scenario:
         assert self._ask("GET", f"{claims}/folder")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
         self._ask("DELETE", holder, {"gracePeriodSeconds": 0})
         self._until_gone(f"{claims}/folder", "nobody uses the claim any more")
-        self._until_gone(made, "and the volume goes with it")
+        self._until_gone(volume_name, "and the volume goes with it")
 
     def _labels(self) -> None:
         """Two pods with the same disk and different labels. They are kept for the metric at the end."""
@@ -645,8 +645,8 @@ class Scenario:
         self._ask("POST", f"{base}/services", {"metadata": {"name": "web"}, "spec": {"ports": [port]}})
         self._ask("POST", f"{base}/secrets", {"metadata": {"name": "secret"}})
         self._ask("POST", f"/apis/{GROUP}/v1/namespaces/{self.doomed}/widgets", custom("Widget", "three"))
-        held = {"name": "held", "finalizers": ["example.com/hold"]}
-        self._ask("POST", f"{base}/configmaps", {"metadata": held})
+        metadata = {"name": "held", "finalizers": ["example.com/hold"]}
+        self._ask("POST", f"{base}/configmaps", {"metadata": metadata})
         until(lambda: len(self._ask("GET", f"{base}/pods")["items"]) == 2, "there are pods")
         self._ask("DELETE", base)
 
@@ -669,8 +669,8 @@ class Scenario:
 
 def is_signed_by(signature: str, text: str, secret: str) -> bool:
     """Whether openssl computes the signature of a detached JWS."""
-    head, nothing, made = signature.split(".")
+    head, nothing, parts = signature.split(".")
     signed = f"{head}.{base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')}"
     command = ["openssl", "dgst", "-sha256", "-hmac", secret, "-binary"]
     expected = subprocess.run(command, check=True, capture_output=True, input=signed.encode()).stdout
-    return (nothing, made) == ("", base64.urlsafe_b64encode(expected).decode().rstrip("="))
+    return (nothing, parts) == ("", base64.urlsafe_b64encode(expected).decode().rstrip("="))

@@ -31,9 +31,9 @@ class Programs:
         errors."""
         namespace = self.cluster.namespace(self.name)
         command = [str(self.cluster.assets / "kubectl"), f"--kubeconfig={self.cluster.kubeconfig}", f"-n={namespace}"]
-        made = kind(command, environment(str(self.cluster.directory)), self.nodes)
-        yield made
-        made.clear()
+        started_program = kind(command, environment(str(self.cluster.directory)), self.nodes)
+        yield started_program
+        started_program.clear()
         for program in self.programs:
             assert program.code is None, f"{program.name} has exited:\n{program.log[-6000:]}"
             assert "Traceback" not in program.log, program.name
@@ -55,7 +55,7 @@ def running_programs(
     ``delay`` is how long a pod takes for each step of its life; ``storage`` brings the default storage class.
     """
     login = f"--kubeconfig={cluster.kubeconfig}"
-    delays = [f"--pod-{what}-delay={delay}" for what in ("start", "ready", "stop")]
+    delays = [f"--pod-{event}-delay={delay}" for event in ("start", "ready", "stop")]
     flags = [f"--nodes={nodes}", f"--node-prefix={name}-", *delays, *(["--storage"] if storage else [])]
     names = [f"{name}-{number}" for number in range(nodes)]
     with contextlib.ExitStack() as stack:

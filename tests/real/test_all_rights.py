@@ -80,7 +80,7 @@ Right = tuple[str, str, str, str]
 class Outcome(NamedTuple):
     """The results of the scenario, after the manager has stopped."""
 
-    asked: list[Asked]
+    audited_requests: list[Asked]
     log: str
     code: int
     metrics: str
@@ -97,8 +97,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RealClust
     problem = missing_programs()
     if problem:
         pytest.skip(problem)
-    with audited(tmp_path_factory.mktemp("audited")) as made:
-        yield made
+    with audited(tmp_path_factory.mktemp("audited")) as server_url:
+        yield server_url
 
 
 def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Program:
@@ -111,7 +111,7 @@ def start(directory: Path, cluster: RealCluster, port: int, *flags: str) -> Prog
     authority, plugin, kubeconfig = directory / "authority.crt", directory / "plugin", directory / "kubeconfig"
     shutil.copy(cluster.ca_file, authority)
     certificate, key = (
-        base64.b64decode(config["users"][0]["user"][f"client-{what}-data"]).decode() for what in ("certificate", "key")
+        base64.b64decode(config["users"][0]["user"][f"client-{part}-data"]).decode() for part in ("certificate", "key")
     )
     version = "client.authentication.k8s.io/v1"
     status = {"clientCertificateData": certificate, "clientKeyData": key}
@@ -149,21 +149,21 @@ def outcome(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPath
         scenario.run()
         assert get(port, "/healthz", token=ADMIN_TOKEN)[0] == 200
         metrics, slis = (get(port, path, token=ADMIN_TOKEN)[1] for path in ("/metrics", "/metrics/slis"))
-        asked = audit()
+        audited_requests = audit()
         code = manager.stop()
-        return Outcome(asked, manager.log, code, metrics, slis, scenario.doomed, scenario.certificate)
+        return Outcome(audited_requests, manager.log, code, metrics, slis, scenario.doomed, scenario.certificate)
 
 
 def test_bootstrap_roles_allow_every_request(outcome: Outcome) -> None:
-    assert len(outcome.asked) > 500
-    assert {item.user for item in outcome.asked} == {MANAGER, *CLIENTS} - SILENT
-    assert [item for item in outcome.asked if item.forbidden] == []
+    assert len(outcome.audited_requests) > 500
+    assert {item.user for item in outcome.audited_requests} == {MANAGER, *CLIENTS} - SILENT
+    assert [item for item in outcome.audited_requests if item.forbidden] == []
 
 
 def test_manager_metrics_have_no_forbidden_responses_outside_terminating_namespaces(outcome: Outcome) -> None:
     """Creates in terminating namespaces are rejected by admission, not by authorization; upstream's are, too (trace
     11)."""
-    refused = [item for item in outcome.asked if item.code == 403]
+    refused = [item for item in outcome.audited_requests if item.code == 403]
     assert {(item.verb, item.namespace) for item in refused} <= {("create", outcome.doomed)}
     assert total(outcome.metrics, "rest_client_requests_total", code="403") == len(refused)
     assert total(outcome.metrics, "rest_client_requests_total", code="200") > 300
@@ -198,7 +198,7 @@ def test_user_agents_of_the_manager_are_upstreams(outcome: Outcome) -> None:
         for record in recorded(scenario):
             if record.user == "kube-controller-manager" and record.verb != "watch":
                 theirs.setdefault((record.verb, record.resource), set()).add(record.agent)
-    own = [item for item in outcome.asked if item.user == MANAGER and item.verb not in {"list", "watch"}]
+    own = [item for item in outcome.audited_requests if item.user == MANAGER and item.verb not in {"list", "watch"}]
     # The manager of the traces had no key to fill Secrets with.
     ours = {(item.verb, item.resource, item.agent) for item in own if item.agent != "tokens-controller"}
     compared = [(verb, resource) for verb, resource, _agent in ours if (verb, resource) in theirs]
@@ -208,17 +208,15 @@ def test_user_agents_of_the_manager_are_upstreams(outcome: Outcome) -> None:
     assert {item for item in ours if item[:2] in theirs and item[2] not in theirs[item[:2]]} == set()
 
 
-def used(asked: list[Asked]) -> set[Right]:
+def used(audit: list[Asked]) -> set[Right]:
     """The requests as RBAC rules describe them."""
-    return {(item.user, item.verb, item.group, item.resource) for item in asked if item.resource}
+    return {(item.user, item.verb, item.group, item.resource) for item in audit if item.resource}
 
 
 def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """Each verb with its groups and resources, in the whole cluster or in a namespace."""
     name = f"system:controller:{account}"
-    roles = [
-        found for kind, found in bootstrap_objects() if kind.endswith("roles") and found["metadata"]["name"] == name
-    ]
+    roles = [obj for kind, obj in bootstrap_objects() if kind.endswith("roles") and obj["metadata"]["name"] == name]
     assert roles
     for rule in (rule for role in roles for rule in role["rules"]):
         for verb in rule["verbs"]:
@@ -328,10 +326,10 @@ UNUSED = {
 
 @pytest.mark.parametrize("account", CLIENTS)
 def test_scenario_uses_every_rule_of_the_role(outcome: Outcome, account: str) -> None:
-    mine = {right[1:] for right in used(outcome.asked) if right[0] == account}
+    used_rules = {right[1:] for right in used(outcome.audited_requests) if right[0] == account}
 
     def was_used(verb: str, groups: list[str], resource: str) -> bool:
-        return any(verb == v and resource in {"*", r} and ("*" in groups or g in groups) for v, g, r in mine)
+        return any(verb == v and resource in {"*", r} and ("*" in groups or g in groups) for v, g, r in used_rules)
 
     idle = {
         (account, verb, resource)
@@ -350,7 +348,11 @@ def test_openssl_verifies_the_certificate_of_a_joining_kubelet(
     words = ["-x509_strict", "-purpose", "sslclient", "-CAfile", str(server[0].ca_file), str(tmp_path / "joined.crt")]
     done = subprocess.run(["openssl", "verify", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    writes = [(item.verb, item.resource, item.name) for item in outcome.asked if item.user == "certificate-controller"]
+    writes = [
+        (item.verb, item.resource, item.name)
+        for item in outcome.audited_requests
+        if item.user == "certificate-controller"
+    ]
     assert writes.count(("update", "certificatesigningrequests/approval", "joins")) == 1
     assert writes.count(("update", "certificatesigningrequests/status", "joins")) == 1
     assert ("delete", "certificatesigningrequests", rights_scenario.ENDED) in writes
@@ -376,17 +378,17 @@ def test_missing_rule_is_detected(outcome: Outcome, server: tuple[RealCluster, A
     finally:
         cluster.request("DELETE", "/api/v1/nodes/newcomer")
         cluster.request("PUT", path, whole)
-    refused = {(a.user, a.verb, a.resource) for a in audit()[len(outcome.asked) :] if a.forbidden}
+    refused = {(a.user, a.verb, a.resource) for a in audit()[len(outcome.audited_requests) :] if a.forbidden}
     assert refused == {("ttl-controller", "patch", "nodes")}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_every_upstream_metric_has_values(outcome: Outcome, metric: Metric) -> None:
     """Those of the manager in the facts of v1.36, at ``/metrics`` or ``/metrics/slis``."""
-    shown = families(outcome.slis if metric.name.startswith(SLIS) else outcome.metrics)
-    if metric.name in SOMETIMES and metric.name not in shown:
+    exposed = families(outcome.slis if metric.name.startswith(SLIS) else outcome.metrics)
+    if metric.name in SOMETIMES and metric.name not in exposed:
         return  # registered all the same: tests/controllermanager/test_metric_names.py
-    assert shown[metric.name] == metric
+    assert exposed[metric.name] == metric
 
 
 def test_every_upstream_workqueue_is_exposed(outcome: Outcome) -> None:
@@ -435,7 +437,7 @@ def test_metrics_agree_with_the_scenario(outcome: Outcome) -> None:
     """Counts of writes agree with the API server's, others with the scenario."""
 
     def writes(verb: str) -> int:
-        return sum(1 for item in outcome.asked if item.verb == verb)
+        return sum(1 for item in outcome.audited_requests if item.verb == verb)
 
     for method, verbs in (("POST", ["create"]), ("PUT", ["update"]), ("DELETE", ["delete", "deletecollection"])):
         # The lease goes on being renewed, and events being sent, between one look and the other.

@@ -20,9 +20,9 @@ def test_bench_of_deployments(real_cluster: RealCluster) -> None:
     assert all(value > 0 for value in result.values())
     figures = comparisons("small", {"ours": [result], "go": [result]})
     assert [figure.ratio for figure in figures] == [1.0] * 8
-    made = requests_answered(real_cluster) - before
-    assert made["POST pods 201"] == 8, "four at first, four of the other image"
-    assert made["POST deployments 201"] == 2
+    requests = requests_answered(real_cluster) - before
+    assert requests["POST pods 201"] == 8, "four at first, four of the other image"
+    assert requests["POST deployments 201"] == 2
     for number in range(2):
         real_cluster.request("DELETE", f"/api/v1/nodes/node-{number}")
 
@@ -37,10 +37,10 @@ def test_bench_of_claims_binds_each_in_four_writes(real_cluster: RealCluster) ->
     """To volumes of their own."""
     name = "bench-bound"
     result = claims.measure(real_cluster, "ours", 2, name)
-    mine, volumes = f"/api/v1/namespaces/{name}/persistentvolumeclaims", "/api/v1/persistentvolumes"
-    bound = [f"{volumes}/{item['spec']['volumeName']}" for item in real_cluster.request("GET", mine)["items"]]
+    paths, volumes = f"/api/v1/namespaces/{name}/persistentvolumeclaims", "/api/v1/persistentvolumes"
+    bound = [f"{volumes}/{item['spec']['volumeName']}" for item in real_cluster.request("GET", paths)["items"]]
     assert sorted(bound) == [f"{volumes}/{name}-0", f"{volumes}/{name}-1"]
-    for path in (f"{mine}/data-0", f"{mine}/data-1", *bound):
+    for path in (f"{paths}/data-0", f"{paths}/data-1", *bound):
         real_cluster.request(
             "PATCH", path, {"metadata": {"finalizers": None}}, content_type="application/merge-patch+json"
         )

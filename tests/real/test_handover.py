@@ -82,12 +82,12 @@ def test_graceful_shutdown_releases_the_lease(view: View, directory: Path) -> No
             view.create(replica_set("web", WANTED))
             until(lambda: len(history.created) > 40, "the leader creates pods")
             standby.until("attempting to acquire leader lease")
-            held_by = view.cluster.request("GET", LEASE)["spec"]["holderIdentity"]
+            holder = view.cluster.request("GET", LEASE)["spec"]["holderIdentity"]
             leader.send(signal.SIGTERM)
             assert leader.wait(10) == 0
             stopped_at = time.monotonic()
             # Nobody's, or already the standby's, which looks for it all the time.
-            assert view.cluster.request("GET", LEASE)["spec"].get("holderIdentity", "") != held_by
+            assert view.cluster.request("GET", LEASE)["spec"].get("holderIdentity", "") != holder
             standby.until(ACQUIRED, 20)
             # Its pause between two looks is at most 2.2 s; the lease itself would have lasted a minute.
             assert time.monotonic() - stopped_at < 10

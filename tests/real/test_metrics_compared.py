@@ -95,8 +95,8 @@ def scenario(cluster: RealCluster) -> None:
     """No node and no scheduler runs: whatever happens to pods and nodes happens here, one thing after the other."""
 
     def ask(method: str, path: str, body: Any = None) -> Any:
-        how = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        return cluster.request(method, path, body, content_type=how)
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return cluster.request(method, path, body, content_type=content_type)
 
     ready = [{"type": "Ready", "status": "True"}]
     for name in (*WORKING, SILENT):
@@ -135,16 +135,16 @@ def scenario(cluster: RealCluster) -> None:
         time.sleep(0.4)
 
 
-def is_settled(ask: Callable[..., Any], name: str) -> bool:
+def is_settled(request: Callable[..., Any], name: str) -> bool:
     """Whether both controllers of nodes have done with a new one."""
-    node = ask("GET", f"{NODES}/{name}")
+    node = request("GET", f"{NODES}/{name}")
     annotated = "node.alpha.kubernetes.io/ttl" in node["metadata"].get("annotations", {})
     return annotated and not node["spec"].get("taints") and "beta.kubernetes.io/os" in node["metadata"]["labels"]
 
 
-def both(seen: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) -> tuple[float, float]:
+def both(scraped: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) -> tuple[float, float]:
     """A value of both managers."""
-    return total(seen["ours"].page, name, **labels), total(seen["go"].page, go_name or name, **labels)
+    return total(scraped["ours"].page, name, **labels), total(scraped["go"].page, go_name or name, **labels)
 
 
 @cases(
@@ -155,20 +155,20 @@ def both(seen: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) 
         "deletes": ("DELETE", "200", 7),
     },
 )
-def test_request_counts_are_equal(seen: dict[str, Seen], method: str, code: str, expected: int) -> None:
-    assert both(seen, "rest_client_requests_total", method=method, code=code) == (expected, expected)
+def test_request_counts_are_equal(scraped: dict[str, Seen], method: str, code: str, expected: int) -> None:
+    assert both(scraped, "rest_client_requests_total", method=method, code=code) == (expected, expected)
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_mergeable_request_counts_are_similar(seen: dict[str, Seen], method: str) -> None:
+def test_mergeable_request_counts_are_similar(scraped: dict[str, Seen], method: str) -> None:
     """Statuses, renewals of the lease, labels and taints of nodes."""
-    ours, go = both(seen, "rest_client_requests_total", method=method, code="200")
+    ours, go = both(scraped, "rest_client_requests_total", method=method, code="200")
     assert 8 <= ours <= 2 * go
     assert go <= 2 * ours
 
 
-def test_response_codes_are_expected(seen: dict[str, Seen]) -> None:
-    for run in seen.values():
+def test_response_codes_are_expected(scraped: dict[str, Seen]) -> None:
+    for run in scraped.values():
         codes = {s.labels["code"] for s in parsed(run.page) if s.name == "rest_client_requests_total"}
         # 404: a lease that is not there yet; 409: a conflict; 422: a watch that v1.20 cannot begin with a list.
         assert codes <= {"200", "201", "404", "409", "422"}
@@ -184,8 +184,8 @@ def test_response_codes_are_expected(seen: dict[str, Seen]) -> None:
         ("node_collector_evictions_total", "node_collector_evictions_number", 1),
     ],
 )
-def test_deterministic_metrics_are_equal(seen: dict[str, Seen], name: str, go_name: str, expected: float) -> None:
-    assert both(seen, name, go_name) == (expected, expected)
+def test_deterministic_metrics_are_equal(scraped: dict[str, Seen], name: str, go_name: str, expected: float) -> None:
+    assert both(scraped, name, go_name) == (expected, expected)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +198,8 @@ def test_deterministic_metrics_are_equal(seen: dict[str, Seen], name: str, go_na
         ("garbage_collector_attempt_to_delete", 4),  # the ReplicaSet that is gone, and three pods
     ],
 )
-def test_workqueue_adds_of_unmergeable_keys_are_equal(seen: dict[str, Seen], queue: str, expected: int) -> None:
-    assert both(seen, "workqueue_adds_total", name=queue) == (expected, expected)
+def test_workqueue_adds_of_unmergeable_keys_are_equal(scraped: dict[str, Seen], queue: str, expected: int) -> None:
+    assert both(scraped, "workqueue_adds_total", name=queue) == (expected, expected)
 
 
 @pytest.mark.parametrize(
@@ -212,8 +212,8 @@ def test_workqueue_adds_of_unmergeable_keys_are_equal(seen: dict[str, Seen], que
         ("noexec_taint_pod", 8),
     ],
 )
-def test_workqueue_adds_of_mergeable_keys_are_similar(seen: dict[str, Seen], queue: str, least: int) -> None:
-    ours, go = both(seen, "workqueue_adds_total", name=queue)
+def test_workqueue_adds_of_mergeable_keys_are_similar(scraped: dict[str, Seen], queue: str, least: int) -> None:
+    ours, go = both(scraped, "workqueue_adds_total", name=queue)
     assert least <= ours <= 2 * go
     assert go <= 2 * ours
 
@@ -227,9 +227,9 @@ OF_ITS_SERVING = {
 """Queues of Go's secure port; files are looked at and a ConfigMap is watched without one here."""
 
 
-def test_workqueues_have_the_same_names_and_end_empty(seen: dict[str, Seen]) -> None:
+def test_workqueues_have_the_same_names_and_end_empty(scraped: dict[str, Seen]) -> None:
     ours, go = (
-        {s.labels["name"]: s.value for s in parsed(seen[run].page) if s.name == "workqueue_depth"}
+        {s.labels["name"]: s.value for s in parsed(scraped[run].page) if s.name == "workqueue_depth"}
         for run in ("ours", "go")
     )
     # Events change the graph when they arrive.
@@ -237,8 +237,8 @@ def test_workqueues_have_the_same_names_and_end_empty(seen: dict[str, Seen]) -> 
     assert {name for name in set(ours) & set(go) if ours[name] or go[name]} == set()
 
 
-def test_common_metric_families_have_the_same_type_and_labels(seen: dict[str, Seen]) -> None:
-    ours, go = families(seen["ours"].page), families(seen["go"].page)
+def test_common_metric_families_have_the_same_type_and_labels(scraped: dict[str, Seen]) -> None:
+    ours, go = families(scraped["ours"].page), families(scraped["go"].page)
     shared = {metric.name for metric in METRICS} & set(ours) & set(go)
     assert len(shared) >= 20
     # v1.20 had the whole URL as a label, and other buckets.
@@ -246,12 +246,12 @@ def test_common_metric_families_have_the_same_type_and_labels(seen: dict[str, Se
     assert {name: ours[name] for name in shared} == {name: go[name] for name in shared}
 
 
-def test_process_metrics_have_the_same_names(seen: dict[str, Seen]) -> None:
-    ours, go = ({n for n in families(seen[run].page) if n.startswith("process_")} for run in ("ours", "go"))
+def test_process_metrics_have_the_same_names(scraped: dict[str, Seen]) -> None:
+    ours, go = ({n for n in families(scraped[run].page) if n.startswith("process_")} for run in ("ours", "go"))
     assert ours == go
-    limits = both(seen, "process_max_fds")
+    limits = both(scraped, "process_max_fds")
     assert limits[0] == limits[1]
     for name in ("process_cpu_seconds_total", "process_open_fds", "process_resident_memory_bytes"):
-        assert min(both(seen, name)) > 0
-    started = both(seen, "process_start_time_seconds")
+        assert min(both(scraped, name)) > 0
+    started = both(scraped, "process_start_time_seconds")
     assert abs(started[0] - started[1]) < 600

@@ -82,9 +82,9 @@ def test_pods_of_a_dead_node_are_evicted_and_replaced(
     daemon = replica_set("daemon", 8, labels={"app": "daemon"})
     view.create(tolerating(daemon, {"operator": "Exists"}))
     until(lambda: len(view.ready()) == 20, "all pods are ready")
-    there = on_it(view.pods())
-    staying = {name for name in there if name.startswith("daemon")}
-    leaving = there - staying
+    remaining = on_it(view.pods())
+    staying = {name for name in remaining if name.startswith("daemon")}
+    leaving = remaining - staying
     assert leaving, "some of the pods are on the machine"
     assert staying
 
@@ -92,7 +92,7 @@ def test_pods_of_a_dead_node_are_evicted_and_replaced(
     died = time.monotonic()
     until(lambda: ready() == "Unknown", "its silence is noticed", 60.0)
     assert time.monotonic() - died > GRACE - 11.0, "not before the grace period after its last renewal"
-    until(lambda: not any(is_ready(all_pods()[name]) for name in there), "its pods are not ready")
+    until(lambda: not any(is_ready(all_pods()[name]) for name in remaining), "its pods are not ready")
     until(lambda: f"{DOWN[1]}:NoExecute" in taints(), "its pods are to leave")
     tainted = time.monotonic()
     assert set(view.pods()) >= leaving, "but not at once"
@@ -106,7 +106,7 @@ def test_pods_of_a_dead_node_are_evicted_and_replaced(
     }
     assert targets == {"DeletionByTaintManager"}
     assert {event["reason"] for event in view.events("TaintManagerEviction")} == {"TaintManagerEviction"}
-    assert set(all_pods()) >= there, "nobody is there to say that they have ended"
+    assert set(all_pods()) >= remaining, "nobody is there to say that they have ended"
 
     if soak:
         cluster.request("DELETE", f"{NODES}/doomed-0")

@@ -40,8 +40,8 @@ def test_secrets_do_not_leak_into_logs_or_endpoints(real_cluster: RealCluster, d
     real_cluster.request("POST", secrets, {"metadata": meta, "type": "kubernetes.io/service-account-token"})
     invited = {"token-id": "canary", "token-secret": f"{CANARY}-secret", "usage-bootstrap-signing": "true"}
     system, name = "/api/v1/namespaces/kube-system/secrets", "bootstrap-token-canary"
-    made = {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": invited}
-    real_cluster.request("POST", system, made)
+    token_secret = {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": invited}
+    real_cluster.request("POST", system, token_secret)
     kubeconfig = real_cluster.user("system:kube-controller-manager", groups=["system:masters"])
     user = json.loads(kubeconfig.read_text())["users"][0]["user"]
     port = free_port()
@@ -86,7 +86,7 @@ def test_secrets_do_not_leak_into_logs_or_endpoints(real_cluster: RealCluster, d
     signs = real_cluster.service_account_key_file.read_text().splitlines()[1]
     encoded = [base64.b64encode(text.encode()).decode() for text in (CANARY, token)]
     signature = token.rpartition(".")[2]
-    for what in (CANARY, *encoded, ADMIN_TOKEN, key, signs, token, signature, "eyJhbGciOi", "PRIVATE KEY"):
-        assert what not in manager.log, what
+    for part in (CANARY, *encoded, ADMIN_TOKEN, key, signs, token, signature, "eyJhbGciOi", "PRIVATE KEY"):
+        assert part not in manager.log, part
         for page, (_status, text) in pages.items():
-            assert what not in text, (page, what)
+            assert part not in text, (page, part)

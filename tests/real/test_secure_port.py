@@ -188,15 +188,15 @@ def test_every_other_path_requires_authorization(served: Served, directory: Path
     stranger = directory / "eve.crt", directory / "eve.key"
     now = datetime.datetime.now(datetime.UTC)
     issue_client(create_authority("others", now), "eve", ["system:masters"], now).save(*stranger)
-    nobody = certificate_of(served.cluster.user("nobody", rules=[]), directory)
+    certificate = certificate_of(served.cluster.user("nobody", rules=[]), directory)
     for path in PAGES:
         assert get(served.port, path, method=method)[0] == 403, path
         assert get(served.port, path, method=method, token="wrong")[0] == 401, path
         assert get(served.port, path, method=method, certificate=stranger)[0] == 401, path
-        assert get(served.port, path, method=method, certificate=nobody)[0] == 403, path
+        assert get(served.port, path, method=method, certificate=certificate)[0] == 403, path
         vouched = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
         assert get(served.port, path, method=method, headers=vouched)[0] == 403, path
-        assert get(served.port, path, method=method, certificate=nobody, headers=vouched)[0] == 403, path
+        assert get(served.port, path, method=method, certificate=certificate, headers=vouched)[0] == 403, path
 
 
 def test_invalid_client_certificate_is_unauthorized_unless_a_token_is_valid(served: Served, directory: Path) -> None:

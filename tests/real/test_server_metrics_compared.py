@@ -121,14 +121,14 @@ def requests_of(page: str) -> Counter[tuple[str, ...]]:
     return result
 
 
-def test_request_counts_are_equal(seen: Seen) -> None:
-    go = requests_of(seen.after) - requests_of(seen.before)
+def test_request_counts_are_equal(scraped: Seen) -> None:
+    go = requests_of(scraped.after) - requests_of(scraped.before)
     assert sum(go.values()) == len(REQUESTS)
-    assert requests_of(seen.ours) == go
+    assert requests_of(scraped.ours) == go
 
 
-def test_common_metric_families_have_the_same_type_and_labels(seen: Seen) -> None:
-    go, ours = families(seen.after), families(seen.ours)
+def test_common_metric_families_have_the_same_type_and_labels(scraped: Seen) -> None:
+    go, ours = families(scraped.after), families(scraped.ours)
     shared = set(go) & set(ours)
     assert shared >= OTHER_FORM_SINCE_1_20
     alike = shared - OTHER_FORM_SINCE_1_20
@@ -136,17 +136,19 @@ def test_common_metric_families_have_the_same_type_and_labels(seen: Seen) -> Non
     assert {name: ours[name] for name in alike} == {name: go[name] for name in alike}
 
 
-def test_sizes_are_counted_equally(seen: Seen) -> None:
+def test_sizes_are_counted_equally(scraped: Seen) -> None:
     for verb in ("GET", "LIST"):
         of = {"resource": "configmaps", "verb": verb}
         name = "apiserver_response_sizes_count"
-        assert total(seen.ours, name, **of) == total(seen.after, name, **of) - total(seen.before, name, **of)
+        assert total(scraped.ours, name, **of) == total(scraped.after, name, **of) - total(scraped.before, name, **of)
 
 
-def test_namespace_lifecycle_admission_is_counted_equally(seen: Seen) -> None:
+def test_namespace_lifecycle_admission_is_counted_equally(scraped: Seen) -> None:
     """The plugin that each write passes. Deletes of collections are admitted as a whole in both."""
     name = "apiserver_admission_controller_admission_duration_seconds_count"
     of = {"name": "NamespaceLifecycle", "type": "admit", "rejected": "true"}
     for operation in ("CREATE", "UPDATE", "DELETE"):
-        go = total(seen.after, name, **of, operation=operation) - total(seen.before, name, **of, operation=operation)
-        assert total(seen.ours, name, **of, operation=operation) == go
+        go = total(scraped.after, name, **of, operation=operation) - total(
+            scraped.before, name, **of, operation=operation
+        )
+        assert total(scraped.ours, name, **of, operation=operation) == go

@@ -180,17 +180,17 @@ def _is_report(change: Change) -> bool:
     return bool(before == after)
 
 
-def simulated(found: Restored, work: Callable[[Env, Simulation], Any]) -> None:
+def simulated(object_: Restored, work: Callable[[Env, Simulation], Any]) -> None:
     """Run a coroutine in the restored cluster, from the time of the snapshot on."""
 
     async def main(env: Env) -> None:
-        manager = restored_manager(found, Options(leader_election=LeaderElection(enabled=False)))
-        options = SimulationOptions(nodes=0, manager=manager, **restored_options(found))
+        manager = restored_manager(object_, Options(leader_election=LeaderElection(enabled=False)))
+        options = SimulationOptions(nodes=0, manager=manager, **restored_options(object_))
         async with running(env, options) as simulation:
             await work(env, simulation)
 
-    assert found.time is not None
-    virtual.run(main, start=found.time)
+    assert object_.time is not None
+    virtual.run(main, start=object_.time)
 
 
 class Saved(NamedTuple):

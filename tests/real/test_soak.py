@@ -225,7 +225,7 @@ class Soak:
                 self.soak_cluster.relay.cut(self._rng, self._rng.random(), quiet=self._rng.random() < 0.75)
             self.restart_api_server()
 
-    def settle(self, what: str) -> None:
+    def settle(self, description: str) -> None:
         """Wait until the desired state is reached, and is stable."""
         began = time.monotonic()
         self.churn.finish(self._rotate_in_time)
@@ -233,11 +233,11 @@ class Soak:
         for _ in range(2):
             while problems := self.churn.problems():
                 text = "\n".join(problems[:40])
-                assert time.monotonic() < deadline, f"{what}, {len(problems)} things are wrong:\n{text}"
+                assert time.monotonic() < deadline, f"{description}, {len(problems)} things are wrong:\n{text}"
                 self._rotate_in_time()
                 time.sleep(0.3)
             time.sleep(1)
-        log(f"{what}, all was well after {time.monotonic() - began:.0f} s")
+        log(f"{description}, all was well after {time.monotonic() - began:.0f} s")
 
     def kill(self, leader: Manager) -> None:
         """Kill the leader without a graceful shutdown."""
@@ -272,9 +272,9 @@ class Soak:
         nobody's fault. A refusal by admission (``decision`` is ``allow``) would be somebody's at any time.
         """
         return [
-            f"{at:%X.%f} {what}"
-            for at, what in self.soak_cluster.forbidden()
-            if "'forbid'" not in what or not any(outage.since <= at <= outage.ready for outage in self._outages)
+            f"{at:%X.%f} {line}"
+            for at, line in self.soak_cluster.forbidden()
+            if "'forbid'" not in line or not any(outage.since <= at <= outage.ready for outage in self._outages)
         ]
 
     def _rotate_in_time(self) -> None:
@@ -302,9 +302,9 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now().astimezone()
 
 
-def log(what: str) -> None:
+def log(description: str) -> None:
     """Something for ``-s`` to show."""
-    print(f"{time.strftime('%X')} {what}", flush=True)
+    print(f"{time.strftime('%X')} {description}", flush=True)
 
 
 def test_cluster_converges_after_long_churn_without_leaks(

@@ -79,12 +79,12 @@ class Failures:
         return f"pause {kind}"
 
     def _partition(self) -> str:
-        what, links = self._cluster.partition(self._chance)
+        partitioned, links = self._cluster.partition(self._chance)
         state = self._chance.choice([CUT, HELD])
         self._cluster.network.set(links, state)
         time.sleep(self._chance.uniform(1, 12))
         self._cluster.network.set(links, OPEN)
-        return f"{state} {what}"
+        return f"{state} {partitioned}"
 
     def _slow(self) -> str:
         one = self._chance.choice([*ETCD, *API_SERVERS])

@@ -55,7 +55,8 @@ class Kills:
             "scheduler": lambda: self._kill_holders("scheduler", SCHEDULERS),
         }
         threads = [
-            threading.Thread(target=self._guarded, args=(each,), name=f"kills {kind}") for kind, each in work.items()
+            threading.Thread(target=self._guarded, args=(worker,), name=f"kills {kind}")
+            for kind, worker in work.items()
         ]
         for thread in threads:
             thread.start()
@@ -114,10 +115,10 @@ class Kills:
     def _took(self, kind: str, began: float) -> None:
         self.slowest[kind] = max(self.slowest.get(kind, 0.0), round(time.monotonic() - began, 1))
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
+    def _until(self, condition: Callable[[], bool], description: str) -> None:
         deadline = time.monotonic() + PROGRESS_SECONDS
         while not condition():
-            assert time.monotonic() < deadline, f"never, within {PROGRESS_SECONDS:.0f} s: {what}"
+            assert time.monotonic() < deadline, f"never, within {PROGRESS_SECONDS:.0f} s: {description}"
             time.sleep(0.1)
 
     def _answers(self, name: str) -> bool:

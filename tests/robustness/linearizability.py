@@ -164,7 +164,11 @@ def linearized(history: Sequence[Operation], *, most_steps: int = 1_000_000) -> 
             missing -= entry.returns is not None
             entry.lift()
             if len(received) > len(longest):
-                longest = [each.operation for each, _state in received if each.operation is not None]
+                longest = [
+                    received_operation.operation
+                    for received_operation, _state in received
+                    if received_operation.operation is not None
+                ]
             entry = head.following
             continue
         # A return: its call must come before. So the last choice was wrong.
@@ -183,10 +187,10 @@ def with_revisions(history: Sequence[Operation]) -> list[Operation]:
 
     Values are unique: each is written by one request.
     """
-    seen = {item.value: item.revision for item in history if item.verb is Verb.GET and item.outcome is Outcome.OK}
+    revisions = {item.value: item.revision for item in history if item.verb is Verb.GET and item.outcome is Outcome.OK}
     return [
-        msgspec.structs.replace(item, revision=seen[item.value])
-        if item.outcome is Outcome.UNKNOWN and item.value in seen
+        msgspec.structs.replace(item, revision=revisions[item.value])
+        if item.outcome is Outcome.UNKNOWN and item.value in revisions
         else item
         for item in history
     ]

@@ -129,10 +129,10 @@ class Network:
             link = self._link(name_of(first))
             if link.state == CUT:
                 return
-            there, onward = await asyncio.open_connection("127.0.0.1", target)
+            streams, onward = await asyncio.open_connection("127.0.0.1", target)
             writers.add(onward)
             link.writers |= writers
-            await asyncio.gather(_pass_on(reader, onward, link, first), _pass_on(there, writer, link, b""))
+            await asyncio.gather(_pass_on(reader, onward, link, first), _pass_on(streams, writer, link, b""))
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a side has died, or nobody listens
         finally:

@@ -86,11 +86,11 @@ def _status(answer: Any) -> int:
     return 0 if answer is None else answer.status
 
 
-def until(condition: Any, seconds: float, what: str) -> None:
+def until(condition: Any, seconds: float, description: str) -> None:
     """Wait for it."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"never, within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"never, within {seconds} s: {description}"
         time.sleep(0.3)
 
 
@@ -109,7 +109,7 @@ def test_acknowledged_writes_survive_and_histories_are_linearizable(
     def fail(cluster: Cluster, truth: GroundTruth, shared: Shared) -> list[str]:
         failures = Failures(cluster, truth, lambda: shared.acknowledged, chosen)
         failures.run(soak_minutes * 60, full_every=max(60.0, min(300.0, soak_minutes * 60 / 2)))
-        recovery = {name: round(each, 1) for name, each in failures.recovery.items()}
+        recovery = {name: round(failure, 1) for name, failure in failures.recovery.items()}
         return [
             f"seed {chosen}; failures: {failures.injected.total()}: {dict(failures.injected)}",
             f"longest time until writes succeeded again: {recovery}",

@@ -105,7 +105,7 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
         if call >= moment:
             continue
         free_at[client] = end + 1
-        asked = Operation(
+        operation = Operation(
             verb=chance.choice([Verb.CREATE, Verb.GET, Verb.UPDATE, Verb.UPDATE, Verb.DELETE]),
             outcome=OK,
             call=call,
@@ -114,12 +114,12 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
             revision=number,
             client=client,
         )
-        if asked.verb is Verb.UPDATE or (asked.verb is Verb.DELETE and chance.random() < 0.5):
-            asked = msgspec.structs.replace(asked, expected=chance.choice(known[-3:]) or 999_999)
-        if asked.verb is Verb.GET and state is not None:
-            asked = msgspec.structs.replace(asked, value=state.value, revision=state.revision)
+        if operation.verb is Verb.UPDATE or (operation.verb is Verb.DELETE and chance.random() < 0.5):
+            operation = msgspec.structs.replace(operation, expected=chance.choice(known[-3:]) or 999_999)
+        if operation.verb is Verb.GET and state is not None:
+            operation = msgspec.structs.replace(operation, value=state.value, revision=state.revision)
         for outcome in (OK, CONFLICT, NOT_FOUND):
-            answered = msgspec.structs.replace(asked, outcome=outcome)
+            answered = msgspec.structs.replace(operation, outcome=outcome)
             after = step(state, answered)
             if not isinstance(after, NotPossible):
                 break

@@ -86,8 +86,8 @@ def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) ->
     result: list[str] = []
     state: dict[str, Stored] = {}
     at = 0
-    for shown in sorted(snapshots, key=lambda one: one.revision):
-        while at < len(history) and history[at].revision <= shown.revision:
+    for snapshot in sorted(snapshots, key=lambda one: one.revision):
+        while at < len(history) and history[at].revision <= snapshot.revision:
             state[history[at].key] = history[at]
             if history[at].deleted:
                 del state[history[at].key]
@@ -95,13 +95,13 @@ def list_violations(history: Sequence[Stored], snapshots: Sequence[Snapshot]) ->
         wanted = {
             key: one.value
             for key, one in state.items()
-            if key.startswith(shown.prefix) and shown.label in (None, one.label)
+            if key.startswith(snapshot.prefix) and snapshot.label in (None, one.label)
         }
-        if wanted != dict(shown.state):
-            differ = sorted(set(wanted.items()) ^ set(shown.state.items()))[:3]
-            result.append(f"consistent list: at {shown.revision} by {shown.client}: {differ}")
-        if shown.revision < shown.at_least:
-            result.append(f"stale list: {shown.revision} by {shown.client}, and {shown.at_least} was known")
+        if wanted != dict(snapshot.state):
+            differ = sorted(set(wanted.items()) ^ set(snapshot.state.items()))[:3]
+            result.append(f"consistent list: at {snapshot.revision} by {snapshot.client}: {differ}")
+        if snapshot.revision < snapshot.at_least:
+            result.append(f"stale list: {snapshot.revision} by {snapshot.client}, and {snapshot.at_least} was known")
     return result
 
 
@@ -112,14 +112,14 @@ def violations(history: Sequence[Stored], watches: Sequence[Watch]) -> list[str]
     ends: dict[str, int] = {}
     for number, watch in enumerate(watches):
         name = f"watch {number} of {watch.client or 'a client'} from {watch.start}"
-        shown = (watch.prefix, watch.label)
-        if shown not in known:
-            expected = expected_events(history, *shown)
-            known[shown] = expected, set(expected)
+        selection = (watch.prefix, watch.label)
+        if selection not in known:
+            expected = expected_events(history, *selection)
+            known[selection] = expected, set(expected)
         broken = [*_ordered(watch), *_unique(watch), *_atomic(watch), *_bookmarkable(watch)]
-        broken += _filtered(watch, known[shown][1])
+        broken += _filtered(watch, known[selection][1])
         # What is missing, doubled or swapped would be found once more.
-        broken = broken or _reliable(watch, known[shown][0])
+        broken = broken or _reliable(watch, known[selection][0])
         if watch.follows and watch.start != ends.get(watch.client, watch.start):
             broken.append(f"resumable: the stream before had come to {ends[watch.client]}")
         result += [f"{name}: {item}" for item in broken]
@@ -147,14 +147,14 @@ def _unique(watch: Watch) -> list[str]:
 
 
 def _atomic(watch: Watch) -> list[str]:
-    found, over, last = [], set[int](), 0
+    atomic_changes, over, last = [], set[int](), 0
     for event in watch.events:
         if event.revision != last:
             over.add(last)
         if event.revision in over and event.type != "BOOKMARK":
-            found.append(f"atomic: {event.key} at {event.revision} comes apart from the rest of that revision")
+            atomic_changes.append(f"atomic: {event.key} at {event.revision} comes apart from the rest of that revision")
         last = event.revision
-    return found
+    return atomic_changes
 
 
 def _bookmarkable(watch: Watch) -> list[str]:

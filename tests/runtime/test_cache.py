@@ -38,15 +38,15 @@ def test_listings_and_indexes_agree_with_a_dictionary(changes: list[tuple[str, s
     cache: Cache[Pod] = Cache("pods")
     cache.add_index("node", by_node)
     model: dict[str, Pod] = {}
-    for what, namespace, name, node in changes:
+    for change, namespace, name, node in changes:
         obj = pod(namespace, name, node)
         key = object_key(obj.metadata)
-        if what == "put":
+        if change == "put":
             assert cache.put(key, obj) is model.get(key)
             model[key] = obj
-        elif what == "drop":
+        elif change == "drop":
             assert cache.drop(key) is model.pop(key, None)
-        elif what == "replace":
+        elif change == "replace":
             model = {k: v for k, v in model.items() if k > key} | {key: obj}
             cache.replace(model, {}, "5")
             assert cache.resource_version == "5"

@@ -187,8 +187,8 @@ def test_candidates_come_from_the_index() -> None:
     cache.add_index(CONTROLLER_INDEX, index_by_controller)
     for item in (pod("b", MINE), pod("a", MINE), pod("c"), pod("d", OTHER)):
         cache.put(f"default/{item.metadata.name}", item)
-    mine = cache.by_index(CONTROLLER_INDEX, controller_index_key("default", "ReplicaSet", "web", "u1"))
-    assert [one.metadata.name for one in mine] == ["a", "b"]
+    owned = cache.by_index(CONTROLLER_INDEX, controller_index_key("default", "ReplicaSet", "web", "u1"))
+    assert [one.metadata.name for one in owned] == ["a", "b"]
     assert [one.metadata.name for one in cache.by_index(CONTROLLER_INDEX, "default")] == ["c"]
 
 

@@ -270,8 +270,8 @@ class _WithCompany(Controller):
     async def reconcile(self, key: str) -> None:
         self._note(key)
 
-    def _note(self, what: str) -> None:
-        self.noted.append((what, self.env.monotonic()))
+    def _note(self, event: str) -> None:
+        self.noted.append((event, self.env.monotonic()))
 
 
 async def test_background_tasks_start_before_cache_sync_and_workers_after(env: Env) -> None:

@@ -47,8 +47,8 @@ class Member:
 
 
 def lease(server: Cluster) -> dict[str, Any]:
-    (found,) = server.objects("coordination.k8s.io/leases/kube-system/")
-    spec: dict[str, Any] = found["spec"]
+    (leases,) = server.objects("coordination.k8s.io/leases/kube-system/")
+    spec: dict[str, Any] = leases["spec"]
     return spec
 
 
@@ -294,8 +294,8 @@ async def test_lease_changed_by_others_is_read_before_renewal(env: Env) -> None:
     await server.admin().patch(LEASES, NAME, touch, NAMESPACE)
     await asyncio.sleep(3.5)
     assert server.methods() == ["PUT", "GET", "PUT", "PUT"]
-    (found,) = server.objects("coordination.k8s.io/leases/kube-system/")
-    assert found["metadata"]["annotations"] == {"touched": "yes"}
+    (leases,) = server.objects("coordination.k8s.io/leases/kube-system/")
+    assert leases["metadata"]["annotations"] == {"touched": "yes"}
     assert metrics.value("leader_election_slowpath_total", "kube-controller-manager") == 1
     running.cancel()
 

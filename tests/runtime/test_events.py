@@ -172,8 +172,8 @@ async def test_terminating_namespace_gets_one_event_per_second(env: Env) -> None
                 about = ObjectReference(kind="Pod", namespace=namespace, name=f"pod-{number}", uid=str(number))
                 recorder.event(about, "Normal", "R", "m")
             await asyncio.sleep(0.125)
-    asked = [at for at, _method, _name, body in server.log if body["metadata"]["namespace"] == "default"]
-    assert asked == [0.0, 1.0, 2.0, 3.0]
+    times = [at for at, _method, _name, body in server.log if body["metadata"]["namespace"] == "default"]
+    assert times == [0.0, 1.0, 2.0, 3.0]
     assert len(events(server)) == 30
 
 

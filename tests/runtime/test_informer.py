@@ -186,10 +186,10 @@ async def test_resync_notifies_each_handler_at_its_own_period(env: Env) -> None:
     informer: SharedInformer[Pod] = SharedInformer(
         Client(server, env), env, PODS, stream_first=False, resync_seconds=30.0
     )
-    seen: dict[str, list[float]] = {"default": [], "often": [], "never": [], "less than never": []}
+    resynced: dict[str, list[float]] = {"default": [], "often": [], "never": [], "less than never": []}
 
     def on_update(name: str) -> None:
-        seen[name].append(round(env.monotonic(), 1))
+        resynced[name].append(round(env.monotonic(), 1))
 
     informer.add_handler(on_update=lambda _old, _new: on_update("default"))
     informer.add_handler(on_update=lambda _old, _new: on_update("often"), resync_seconds=10.0)
@@ -198,7 +198,7 @@ async def test_resync_notifies_each_handler_at_its_own_period(env: Env) -> None:
     running = asyncio.create_task(informer.run())
     await asyncio.sleep(65)
     running.cancel()
-    assert seen == {
+    assert resynced == {
         "default": [25.0, 30.0, 60.0],
         "often": [10.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0],
         "never": [25.0],
@@ -217,9 +217,9 @@ async def test_resync_does_not_deliver_deleted_objects(env: Env) -> None:
     await asyncio.sleep(59)
     while not handled:  # noqa: ASYNC110  # until the resync has begun
         await asyncio.sleep(0 if env.monotonic() >= 60 else 1)
-    gone = informer.cache.get("default/p0999")
-    assert gone is not None
-    informer.apply([WatchEvent("DELETED", gone)], record_version=True)
+    missing = informer.cache.get("default/p0999")
+    assert missing is not None
+    informer.apply([WatchEvent("DELETED", missing)], record_version=True)
     await asyncio.sleep(1)
     assert handled == [f"p{number:04}" for number in range(999)]
     running.cancel()
@@ -257,17 +257,17 @@ async def test_resync_waits_for_a_relist_in_progress(env: Env) -> None:
 
 
 async def test_filtering_handler_sees_only_matching_objects(env: Env) -> None:
-    mine, other = {"app": "mine"}, {"app": "other"}
+    labels, other = {"app": "mine"}, {"app": "other"}
     server = ScriptedServer(
         env,
         [
-            listed(3, pod("a", 1, labels=mine), pod("b", 1, labels=other)),
+            listed(3, pod("a", 1, labels=labels), pod("b", 1, labels=other)),
             watched(
-                modified(pod("a", 4, labels=mine)),
+                modified(pod("a", 4, labels=labels)),
                 modified(pod("a", 5, labels=other)),
-                modified(pod("b", 6, labels=mine)),
+                modified(pod("b", 6, labels=labels)),
                 deleted(pod("a", 7, labels=other)),
-                deleted(pod("b", 8, labels=mine)),
+                deleted(pod("b", 8, labels=labels)),
             ),
         ],
     )

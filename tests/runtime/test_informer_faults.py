@@ -88,8 +88,8 @@ async def test_cache_and_handlers_converge_under_faults(env: Env, seed: int) -> 
     async def break_watches() -> None:
         while True:
             await asyncio.sleep(chance.random() * 40.0)
-            how = chance.choice([None, gone(), lose_request(), fail(500, "InternalError")])
-            faults.end_watches(with_=how)
+            fault = chance.choice([None, gone(), lose_request(), fail(500, "InternalError")])
+            faults.end_watches(with_=fault)
             if chance.random() < 0.3:
                 cluster.store.compact(cluster.store.revision)
             if chance.random() < 0.3:

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no
 
 @pytest.fixture
 def registry() -> Registry:
-    made = Registry()
-    process_metrics.install(made)
-    return made
+    registry_object = Registry()
+    process_metrics.install(registry_object)
+    return registry_object
 
 
 def test_cpu_time_agrees_with_the_system(registry: Registry) -> None:

@@ -76,14 +76,14 @@ async def test_earlier_of_two_delays_wins(env: Env) -> None:
     queue.add_after("early first", 9.0)
     queue.add_after("now", 0.0)
     queue.add_after("past", -3.0)
-    got = []
+    received = []
     for _ in range(4):
         key = await queue.get()
         queue.done(key)
-        got.append((key, env.monotonic()))
+        received.append((key, env.monotonic()))
     await asyncio.sleep(20)
     assert len(queue) == 0, "an overtaken delay must not add its key again"
-    assert got == [("now", 0.0), ("past", 0.0), ("early first", 1.0), ("late first", 2.0)]
+    assert received == [("now", 0.0), ("past", 0.0), ("early first", 1.0), ("late first", 2.0)]
 
 
 async def test_superseded_delay_is_dropped(env: Env) -> None:
@@ -92,12 +92,12 @@ async def test_superseded_delay_is_dropped(env: Env) -> None:
     queue.add_after("a", 2.0)
     queue.add_after("b", 3.0)
     queue.add_after("c", 6.0)
-    got = []
+    received = []
     for _ in range(3):
         key = await queue.get()
         queue.done(key)
-        got.append((key, env.monotonic()))
-    assert got == [("a", 2.0), ("b", 3.0), ("c", 6.0)]
+        received.append((key, env.monotonic()))
+    assert received == [("a", 2.0), ("b", 3.0), ("c", 6.0)]
 
 
 async def test_key_can_be_delayed_again(env: Env) -> None:

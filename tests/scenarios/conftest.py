@@ -52,20 +52,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     for mark in pyfuncitem.iter_markers("simulation"):
         settings = {**mark.kwargs, **settings}
     arguments = {name: pyfuncitem.funcargs[name] for name in names if name != "simulation"}
-    given = functools.partial(_given, pyfuncitem.funcargs)
-    fails, instead = given(settings.pop("fails", None)), settings.pop("instead", None)
+    wrapped = functools.partial(_given, pyfuncitem.funcargs)
+    fails, instead = wrapped(settings.pop("fails", None)), settings.pop("instead", None)
     patches = [
         patch
         for subschema in settings.pop("patches", None) or ()
-        for patch in (given(subschema) if callable(subschema) else [subschema])
+        for patch in (wrapped(subschema) if callable(subschema) else [subschema])
     ]
     variant = pyfuncitem.funcargs["variant"]
     broken = variant == WITHOUT or (not variant and fails)
     if broken and instead is not None:
         settings["options"] = instead
-    settings["options"] = given(settings.get("options"))
+    settings["options"] = wrapped(settings.get("options"))
     if "invariants" in settings:
-        settings["invariants"] = functools.partial(given, settings["invariants"])
+        settings["invariants"] = functools.partial(wrapped, settings["invariants"])
     for name in ("seed", "past_seed"):
         settings["seed"] = pyfuncitem.funcargs.get(name, settings.get("seed", 0))
 

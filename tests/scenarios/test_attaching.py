@@ -99,13 +99,13 @@ class Owner(RandomUser):
             assert not node["status"].get("volumesAttached")
             assert not node["status"].get("volumesInUse")
 
-    async def wait_for(self, what: str, check: Callable[[], Awaitable[bool]], seconds: float) -> None:
+    async def wait_for(self, description: str, check: Callable[[], Awaitable[bool]], seconds: float) -> None:
         """Wait until the check succeeds."""
         for _ in range(int(seconds)):
             if await check():
                 return
             await asyncio.sleep(1.0)
-        raise AssertionError(what)
+        raise AssertionError(description)
 
 
 @pytest.mark.simulation(invariants=lambda: (Attachments(), Protection(), Volumes()))

@@ -73,9 +73,9 @@ class Owner(RandomUser):
 
     async def remove_finalizer(self) -> None:
         """Remove the finalizer of a class that is not terminating."""
-        living = [item["metadata"] for item in await self.items(CLASSES) if "deletionTimestamp" not in item["metadata"]]
-        if living:
-            meta = self._chance.choice(living)
+        active = [item["metadata"] for item in await self.items(CLASSES) if "deletionTimestamp" not in item["metadata"]]
+        if active:
+            meta = self._chance.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CLASSES}/{meta['name']}", {"metadata": changes})
 

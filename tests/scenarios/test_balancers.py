@@ -31,13 +31,13 @@ class CloudFaults:
         self._chance = chance
         self.bad = True
         balancers = cloud.faulty
-        for what in ("get", "ensure", "update", "delete"):
-            balancers.before[what] = balancers.after[what] = self._inject
+        for method in ("get", "ensure", "update", "delete"):
+            balancers.before[method] = balancers.after[method] = self._inject
 
     def _inject(self) -> None:
         balancers = self._cloud.faulty
-        for what in ("get", "ensure", "update", "delete"):
-            balancers.seconds[what] = self._chance.choice((0.0, 0.0, 0.2, 5.0)) if self.bad else 0.0
+        for method in ("get", "ensure", "update", "delete"):
+            balancers.seconds[method] = self._chance.choice((0.0, 0.0, 0.2, 5.0)) if self.bad else 0.0
         if self.bad and self._chance.random() < 0.25:
             raise OSError("the cloud is out of order")
 

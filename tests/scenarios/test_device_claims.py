@@ -39,8 +39,8 @@ class DeviceScheduler(User):
             await asyncio.sleep(0.5)
 
     async def _schedule(self, pod: Doc) -> None:
-        meta, said = pod["metadata"], pod["status"].get("resourceClaimStatuses") or []
-        created = {status["name"]: status.get("resourceClaimName") for status in said}
+        meta, claim_statuses = pod["metadata"], pod["status"].get("resourceClaimStatuses") or []
+        created = {status["name"]: status.get("resourceClaimName") for status in claim_statuses}
         for entry in pod["spec"].get("resourceClaims") or []:
             name = entry.get("resourceClaimName") or created.get(entry["name"])
             claim = await self.get(f"{CLAIMS}/{name}") if name else None
@@ -196,7 +196,7 @@ async def test_pod_missing_in_the_cache_keeps_its_claim(simulation: Simulation) 
 async def test_invariant_detects_a_leaked_reservation(simulation: Simulation) -> None:
     user = Owner(simulation)
     await user.request("POST", CLAIMS, {"metadata": {"name": "own-0"}, "spec": SPEC})
-    gone = {"resource": "pods", "name": "gone", "uid": "gone"}
-    await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [gone]}})
+    deleted_pod = {"resource": "pods", "name": "gone", "uid": "gone"}
+    await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [deleted_pod]}})
     await asyncio.sleep(20.0)
     await simulation.settle()

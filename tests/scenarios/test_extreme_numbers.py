@@ -90,11 +90,11 @@ async def test_controllers_and_nodes_accept_any_seconds(simulation: Simulation, 
     await _request(simulation, "POST", "/api/v1/namespaces", {"metadata": {"name": "numbers"}})
     await _is_created(simulation, "resourcequotas", ("spec", "hard"), {"pods": "1000"}, "q")
     await asyncio.sleep(5)
-    made = 0
+    accepted = 0
     for row, (kind, path, values) in enumerate(FIELDS):
         for column, value in enumerate(values):
-            made += await _is_created(simulation, kind, path, value, f"n{row}-{column}")
-    assert made > 25
+            accepted += await _is_created(simulation, kind, path, value, f"n{row}-{column}")
+    assert accepted > 25
     await asyncio.sleep(2 * 3600)
     await _request(simulation, "DELETE", "/api/v1/namespaces/numbers")
     await asyncio.sleep(3600)

@@ -126,24 +126,24 @@ async def expected_conflicts(user: Owner) -> tuple[set[Pair], set[str]]:
     claims = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
     uses: dict[str, tuple[str, str, str]] = {}
     waiting: set[str] = set()
-    for found in await user.items(PODS):
-        pod_name = found["metadata"]["name"]
-        name = found["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
-        if found["status"]["phase"] in ("Succeeded", "Failed"):
+    for pod_object in await user.items(PODS):
+        pod_name = pod_object["metadata"]["name"]
+        name = pod_object["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+        if pod_object["status"]["phase"] in ("Succeeded", "Failed"):
             continue
         if name not in claims or claims[name]["status"]["phase"] != "Bound":
             waiting.add(pod_name)
             continue
-        context = found["spec"]["securityContext"]
+        context = pod_object["spec"]["securityContext"]
         level = context.get("seLinuxOptions", {}).get("level", "")
-        each_file = not mounts or not level or context.get("seLinuxChangePolicy") == "Recursive"
-        use = ("", "Recursive") if each_file else (f":::{level}", "MountOption")
+        recursive = not mounts or not level or context.get("seLinuxChangePolicy") == "Recursive"
+        use = ("", "Recursive") if recursive else (f":::{level}", "MountOption")
         uses[pod_name] = (claims[name]["spec"]["volumeName"], *use)
     pairs: set[Pair] = set()
-    for (one, (where, label, policy)), (other, (there, other_label, other_policy)) in permutations(uses.items(), 2):
-        if where == there and label != other_label:
+    for (one, (pair, label, policy)), (other, (there, other_label, other_policy)) in permutations(uses.items(), 2):
+        if pair == there and label != other_label:
             pairs.add(("SELinuxLabel", one, label, other, other_label))
-        if where == there and policy != other_policy:
+        if pair == there and policy != other_policy:
             pairs.add(("SELinuxChangePolicy", one, policy, other, other_policy))
     return pairs, waiting
 

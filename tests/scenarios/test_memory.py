@@ -26,9 +26,9 @@ SHARED = ("DecodeMemo", "Context")
 """Between all programs of the process, and bounded; and what a task was started in, which leads everywhere."""
 
 
-def is_foreign(found: Any) -> bool:
+def is_foreign(obj: Any) -> bool:
     """Whether an object belongs to the API server and the simulation instead of the manager."""
-    return type(found).__module__.startswith(OTHERS) or type(found).__qualname__ in SHARED
+    return type(obj).__module__.startswith(OTHERS) or type(obj).__qualname__ in SHARED
 
 
 class ChurnUser(User):
@@ -70,8 +70,8 @@ class ChurnUser(User):
             self._simulation.end_watches(how=("ended", "lost", "gone")[number // 2 % 3])
         await asyncio.sleep(90)  # the node has never been heard of: it is tainted, and its pods are evicted
         await self.request("DELETE", f"/api/v1/nodes/machine-{suffix}")
-        for path, how in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
-            await self.request("DELETE", f"{path}?propagationPolicy={how}")
+        for path, policy in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
+            await self.request("DELETE", f"{path}?propagationPolicy={policy}")
         await self.request("DELETE", f"/api/v1/namespaces/{suffix}")
         while remaining := [pod for pod in await self.items("/api/v1/pods") if suffix in pod["metadata"]["name"]]:
             await asyncio.sleep(5)
@@ -127,10 +127,10 @@ async def test_no_memory_leak_after_churn(simulation: Simulation, small_limits: 
     assert grown.total() < ROUNDS - FIRST_ROUNDS, f"more than after {FIRST_ROUNDS} visits: {grown}"
 
 
-def _text(found: Any) -> str:
-    if isinstance(found, bytes):
-        return found.decode("latin-1")
-    return found if isinstance(found, str) else ""
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return value if isinstance(value, str) else ""
 
 
 def _memory(simulation: Simulation) -> dict[int, Any]:
@@ -144,9 +144,9 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     return {key: item for key, item in result.items() if key not in chance}
 
 
-def _is_bookmark(found: Any) -> bool:
-    if isinstance(found, list):
-        return all(map(_is_bookmark, found))
-    if isinstance(found, WatchEvent):
-        return found.type == "BOOKMARK"
-    return isinstance(found, bytes) and b'"metadata":{"resourceVersion":"' in found and b'"name":' not in found
+def _is_bookmark(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_bookmark, value))
+    if isinstance(value, WatchEvent):
+        return value.type == "BOOKMARK"
+    return isinstance(value, bytes) and b'"metadata":{"resourceVersion":"' in value and b'"name":' not in value

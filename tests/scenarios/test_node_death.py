@@ -99,8 +99,8 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
     await user.request("POST", SETS, replica_set("daemon", 8, {"operator": "Exists"}))
     await asyncio.sleep(60.0)
     pods = {app: await pods_of(user, app) for app in ("web", "hasty", "daemon")}
-    dying = next(name for name in machines.names if all(on(name, there) for there in pods.values()))
-    before = {app: on(dying, there) for app, there in pods.items()}
+    dying = next(name for name in machines.names if all(on(name, pod_object) for pod_object in pods.values()))
+    before = {app: on(dying, pod_object) for app, pod_object in pods.items()}
     assert timeline.not_ready == {}
 
     machines.silence(dying)
@@ -163,7 +163,7 @@ A, B = "a", "b"
 
 
 @cases(
-    "sizes, dead, gap, counts",
+    "sizes, failed, gap, counts",
     {
         "a third of a zone: normal rate": ({A: 10, B: 2}, {A: 4}, 10.0, (4,)),
         "most of a small zone: eviction stops": ({A: 10, B: 2}, {A: 6}, 10.0, (0, 1)),
@@ -177,7 +177,7 @@ A, B = "a", "b"
     options=lambda sizes: msgspec.structs.replace(OPTIONS, nodes=sum(sizes.values())), invariants=invariants
 )
 async def test_tainting_rate_by_zone_state(
-    simulation: Simulation, sizes: dict[str, int], dead: dict[str, int], gap: float, counts: tuple[int, ...]
+    simulation: Simulation, sizes: dict[str, int], failed: dict[str, int], gap: float, counts: tuple[int, ...]
 ) -> None:
     """docs/controllers/node_lifecycle.md, Zones."""
     zones: dict[str, str] = {}
@@ -188,7 +188,9 @@ async def test_tainting_rate_by_zone_state(
     machines = Machines(simulation, zones)
     await machines.label()
     await asyncio.sleep(60.0)
-    doomed = [name for zone, many in dead.items() for name in [n for n, where in zones.items() if where == zone][:many]]
+    doomed = [
+        name for zone, many in failed.items() for name in [n for n, where in zones.items() if where == zone][:many]
+    ]
     for name in doomed:
         machines.silence(name)
     await asyncio.sleep(75.0)

@@ -194,14 +194,14 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     await asyncio.sleep(30.0)
     await asyncio.gather(simulation.follow(plan), operator.run_actions(SECONDS, 60))
     simulation.heal()
-    dead = chance.choice(machines.names) if chance.random() < 0.5 else ""
-    if dead:
-        await machines.restore(dead)
-        machines.silence(dead)
-    await machines.restore_all(but=dead, own_taints=(*OWN, OUT))
-    if dead:
+    dead_node = chance.choice(machines.names) if chance.random() < 0.5 else ""
+    if dead_node:
+        await machines.restore(dead_node)
+        machines.silence(dead_node)
+    await machines.restore_all(but=dead_node, own_taints=(*OWN, OUT))
+    if dead_node:
         for key in OWN:
-            await machines.untaint(dead, key)
+            await machines.untaint(dead_node, key)
     await simulation.settle()
 
 

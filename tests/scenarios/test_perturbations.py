@@ -17,7 +17,7 @@ KEY = "/configmaps/default/a"
 Seen = list[tuple[float, str]]
 
 
-def program(seen: Seen) -> Program:
+def program(observed: Seen) -> Program:
     """Records each observed state of the ConfigMap, with its time."""
     began: list[float] = []
 
@@ -26,9 +26,9 @@ def program(seen: Seen) -> Program:
         maps = informers.informer(CONFIG_MAPS)
         began.append(env.monotonic())
 
-        def note(sign: str, found: Any) -> None:
-            if "n" in found.data:
-                seen.append((round(env.monotonic() - began[0]), sign + found.data["n"]))
+        def note(sign: str, event: Any) -> None:
+            if "n" in event.data:
+                observed.append((round(env.monotonic() - began[0]), sign + event.data["n"]))
 
         maps.add_handler(
             on_add=lambda found, _initial: note("+", found),
@@ -71,8 +71,8 @@ def program(seen: Seen) -> Program:
     },
 )
 async def test_effects_of_faults(env: Env, fault: Fault | None, expected: Seen) -> None:
-    seen: Seen = []
-    async with running(env, SimulationOptions(nodes=0, controllers=()), program=program(seen)) as simulation:
+    observed: Seen = []
+    async with running(env, SimulationOptions(nodes=0, controllers=()), program=program(observed)) as simulation:
         plan = FaultPlan((fault,) if fault else ())
         following = asyncio.get_running_loop().create_task(simulation.follow(plan))
         await asyncio.sleep(10)
@@ -86,6 +86,6 @@ async def test_effects_of_faults(env: Env, fault: Fault | None, expected: Seen) 
         await asyncio.sleep(200)
         await simulation.settle()
     if isinstance(fault, StaleRestart) and fault.nth == 2:
-        assert seen.pop()[1] in ("-1", "-2"), "it catches up in the end"
-        seen = [item for item in seen if item[0] <= 23]
-    assert seen == expected
+        assert observed.pop()[1] in ("-1", "-2"), "it catches up in the end"
+        observed = [item for item in observed if item[0] <= 23]
+    assert observed == expected

@@ -57,9 +57,9 @@ class GroupUser(RandomUser):
 
     async def remove_finalizer(self) -> None:
         """Remove the finalizer of a group that is not terminating."""
-        living = [item["metadata"] for item in await self.items(GROUPS) if "deletionTimestamp" not in item["metadata"]]
-        if living:
-            meta = self._chance.choice(living)
+        active = [item["metadata"] for item in await self.items(GROUPS) if "deletionTimestamp" not in item["metadata"]]
+        if active:
+            meta = self._chance.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{GROUPS}/{meta['name']}", {"metadata": changes})
 

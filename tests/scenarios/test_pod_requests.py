@@ -57,27 +57,27 @@ class KubeletsAndSigners(RandomUser):
 
     async def issue_or_deny(self) -> None:
         """Issue a certificate, or deny the request."""
-        said = self._chance.choice(({"certificateChain": "PEM"}, {"conditions": [{"type": "Denied"}]}))
-        path, _found = await self._any()
-        await self.merge(path, {"status": said})
+        answer = self._chance.choice(({"certificateChain": "PEM"}, {"conditions": [{"type": "Denied"}]}))
+        path, _request = await self._any()
+        await self.merge(path, {"status": answer})
 
     async def delete_request(self) -> None:
         """Delete a request, as with its pod."""
-        path, _found = await self._any()
+        path, _request = await self._any()
         await self.request("DELETE", path)
 
     async def recreate(self) -> None:
         """Recreate a request, for another pod."""
-        path, found = await self._any()
+        path, request_object = await self._any()
         await self.request("DELETE", path)
-        await self.request_certificate(found["metadata"]["name"])
+        await self.request_certificate(request_object["metadata"]["name"])
 
     async def _any(self) -> tuple[str, Doc]:
         """A random request and its path; the server rejects writes to a missing one."""
-        where = self._chance.choice(NAMESPACES)
-        items = await self.items(requests(where)) or [{"metadata": {"name": "none"}}]
+        namespace = self._chance.choice(NAMESPACES)
+        items = await self.items(requests(namespace)) or [{"metadata": {"name": "none"}}]
         result = self._chance.choice(items)
-        return f"{requests(where)}/{result['metadata']['name']}", result
+        return f"{requests(namespace)}/{result['metadata']['name']}", result
 
     async def remaining(self) -> list[Doc]:
         """All existing requests."""
@@ -96,9 +96,9 @@ async def test_requests_are_deleted_after_fifteen_minutes(simulation: Simulation
     await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.run_actions(80))
     await user.request_certificate("last")
     await simulation.settle()
-    made = [parse_time(item["metadata"]["creationTimestamp"]) for item in await user.remaining()]
-    if made:  # while the clock was ahead
-        rest = max(made) - simulation.env.now() + datetime.timedelta(minutes=21)
+    creation_times = [parse_time(item["metadata"]["creationTimestamp"]) for item in await user.remaining()]
+    if creation_times:  # while the clock was ahead
+        rest = max(creation_times) - simulation.env.now() + datetime.timedelta(minutes=21)
         await asyncio.sleep(rest.total_seconds())
     assert await user.remaining() == []
     await simulation.settle()

@@ -76,8 +76,8 @@ class DriverAndUsers(RandomUser):
         name = f"c{self._chance.randrange(4)}"
         await self.request("POST", CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
         devices = self._chance.sample(["device-0", "device-1", "device-2"], self._chance.randrange(1, 3))
-        got = allocation(*devices, pool=f"pool-{self._chance.randrange(2)}")
-        await self.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": got}})
+        result = allocation(*devices, pool=f"pool-{self._chance.randrange(2)}")
+        await self.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": result}})
 
     async def delete_claim(self) -> None:
         """Delete a claim."""
@@ -93,15 +93,15 @@ class DriverAndUsers(RandomUser):
 def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] | None]:
     """Total, allocated and unavailable devices by pool, calculated independently of the controller; None for an
     incomplete pool."""
-    found: dict[str, tuple[int, ...] | None] = {}
+    counts: dict[str, tuple[int, ...] | None] = {}
     for name in sorted({slice_["spec"]["pool"]["name"] for slice_ in slices}):
         specs = [slice_["spec"] for slice_ in slices if slice_["spec"]["pool"]["name"] == name]
         newest = max(spec["pool"]["generation"] for spec in specs)
         specs = [spec for spec in specs if spec["pool"]["generation"] == newest]
         if any(len(specs) < spec["pool"]["resourceSliceCount"] for spec in specs):
-            found[name] = None
+            counts[name] = None
             continue
-        taken = sorted(
+        allocated_devices = sorted(
             {
                 result["device"]
                 for claim in claims
@@ -111,8 +111,12 @@ def counted(slices: list[Doc], claims: list[Doc]) -> dict[str, tuple[int, ...] |
         )
         devices = [device for spec in specs for device in spec["devices"]]
         tainted = [d["name"] for d in devices if d.get("taints") and d["taints"][0]["effect"] != "None"]
-        found[name] = (len(devices), len(taken), len([item for item in tainted if item not in taken]))
-    return found
+        counts[name] = (
+            len(devices),
+            len(allocated_devices),
+            len([item for item in tainted if item not in allocated_devices]),
+        )
+    return counts
 
 
 def answered(request: Doc) -> dict[str, tuple[int, ...] | None]:

@@ -94,11 +94,11 @@ class Operator(RandomUser):
 
     async def remove_finalizer(self) -> None:
         """Remove the finalizer of a ServiceCIDR that is not terminating."""
-        living = [
+        active = [
             range_["metadata"] for range_ in await self._ranges() if "deletionTimestamp" not in range_["metadata"]
         ]
-        if living:
-            meta = self._chance.choice(living)
+        if active:
+            meta = self._chance.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CIDRS}/{meta['name']}", {"metadata": changes})
 

@@ -143,9 +143,9 @@ async def migrated(simulation: Simulation) -> None:
 @pytest.mark.simulation(options=OPTIONS, invariants=lambda: (invariant(),))
 async def test_invariant_observed_migrations(simulation: Simulation) -> None:
     await migrated(simulation)
-    (seen,) = simulation.invariants
-    assert isinstance(seen, Migrations)
-    assert (seen.rewritten, seen.removed) == (4, 1)
+    (observed_migrations,) = simulation.invariants
+    assert isinstance(observed_migrations, Migrations)
+    assert (observed_migrations.rewritten, observed_migrations.removed) == (4, 1)
 
 
 async def redefined(simulation: Simulation) -> None:

@@ -135,7 +135,7 @@ class Servers(RandomUser):
     async def encoding_versions(self) -> dict[str, dict[str, str]]:
         """For each StorageVersion: the encoding version by server."""
         return {
-            item["metadata"]["name"]: {name: said["encodingVersion"] for name, said in entries(item).items()}
+            item["metadata"]["name"]: {name: entry["encodingVersion"] for name, entry in entries(item).items()}
             for item in await self.items(VERSIONS)
         }
 
@@ -233,20 +233,20 @@ async def missing_if_unreadable(self: Any, name: str) -> Any:
     return None
 
 
-async def by_name(self: Any, found: Any, raw: Any, gone: Any) -> None:
+async def by_name(self: Any, entries_found: Any, raw: Any, deleted: Any) -> None:
     """Upstream's deletion of a StorageVersion without other entries."""
-    body = decide.remove_servers(raw, found, gone, self.env.now())
+    body = decide.remove_servers(raw, entries_found, deleted, self.env.now())
     if body is None:
-        await self._client.delete(STORAGE_VERSIONS, found.metadata.name)
+        await self._client.delete(STORAGE_VERSIONS, entries_found.metadata.name)
     else:
-        await self._client.update(STORAGE_VERSIONS.raw, found.metadata.name, body, subresource="status")
+        await self._client.update(STORAGE_VERSIONS.raw, entries_found.metadata.name, body, subresource="status")
 
 
 found_lease = StorageVersionGarbageCollector._get_lease
 
 
 @cases(
-    "scenario, what, instead",
+    "scenario, check, instead",
     {
         "Lease read before the list": (listed, "reconcile", list_first),
         "deletion without resourceVersion": (delete_last, "_update_or_delete_storage_version", by_name),
@@ -254,18 +254,18 @@ found_lease = StorageVersionGarbageCollector._get_lease
     },
 )
 @broken_without(
-    lambda what, instead: [(StorageVersionGarbageCollector, what, instead)],
+    lambda check, instead: [(StorageVersionGarbageCollector, check, instead)],
     fails="since its start",
     options=OPTIONS,
     invariants=lambda: (StorageVersions(),),
 )
-async def test_liveness_of_api_servers(simulation: Simulation, scenario: Any, what: str, instead: Any) -> None:
+async def test_liveness_of_api_servers(simulation: Simulation, scenario: Any, check: str, instead: Any) -> None:
     await scenario(simulation)
 
 
-def without_agreement(raw: Any, found: Any, gone: Any, now: Any) -> bytes | None:
+def without_agreement(raw: Any, entries_found: Any, deleted: Any, now: Any) -> bytes | None:
     """Writes the entries only."""
-    body = decide.remove_servers(raw, found, gone, now)
+    body = decide.remove_servers(raw, entries_found, deleted, now)
     return body and replace_fields(body, {"status.commonEncodingVersion": b'"v9"'})
 
 

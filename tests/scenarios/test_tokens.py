@@ -146,8 +146,8 @@ async def check(simulation: Simulation, user: Owner) -> None:
         payload = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
         for key, signature in info["data"].items():
             head, _nothing, mac = signature.split(".")
-            made = hmac.new(wanted[key].encode(), f"{head}.{payload}".encode(), hashlib.sha256).digest()
-            assert mac == base64.urlsafe_b64encode(made).decode().rstrip("=")
+            computed = hmac.new(wanted[key].encode(), f"{head}.{payload}".encode(), hashlib.sha256).digest()
+            assert mac == base64.urlsafe_b64encode(computed).decode().rstrip("=")
 
 
 async def delete_accounts(simulation: Simulation, user: Owner) -> None:

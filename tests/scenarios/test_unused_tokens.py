@@ -147,14 +147,14 @@ class Owner(RandomUser):
     async def create_pod(self, name: str = "") -> None:
         """Create a pod that uses a token."""
         token = name or self._token()
-        how: Doc = self._chance.choice(
+        use: Doc = self._chance.choice(
             (
                 {"volumes": [{"name": "v", "secret": {"secretName": token}}]},
                 {"imagePullSecrets": [{"name": token}]},
             )
         )
         # Somewhere, so that no scheduler tries for days to find a node.
-        spec = {"nodeName": "far-away", "containers": [{"name": "main", "image": "pause:1"}], **how}
+        spec = {"nodeName": "far-away", "containers": [{"name": "main", "image": "pause:1"}], **use}
         await self.request("POST", PODS, {"metadata": {"generateName": "p-"}, "spec": spec})
 
     async def delete_pod(self) -> None:
@@ -279,7 +279,7 @@ async def test_only_unused_tokens_are_invalidated_and_deleted(simulation: Simula
 
 async def mark_removal_unobserved(simulation: Simulation, user: Owner) -> None:
     """Marks are removed, which the manager does not observe before the period ends."""
-    assert all(INVALID_SINCE in found for name, found in (await user.labels()).items() if name != "a0-own")
+    assert all(INVALID_SINCE in labels_of for name, labels_of in (await user.labels()).items() if name != "a0-own")
     names = await user.labels()
     with simulation.held_watches("secrets"):
         for name in names:
@@ -344,7 +344,7 @@ async def tokens_in_use(user: Owner) -> None:
 
 
 @cases(
-    "what, instead, complaint",
+    "change, instead, complaint",
     {
         "pods": ("secrets_of", lambda _pod: frozenset(), "used by a pod"),
         "created by a user": ("is_auto_generated", lambda *_all: True, "was created by a user|was used"),
@@ -354,12 +354,14 @@ async def tokens_in_use(user: Owner) -> None:
 )
 @pytest.mark.simulation(
     patches=[
-        lambda what, instead: [(module, what, instead) for module in (controller, decide) if hasattr(module, what)]
+        lambda change, instead: [
+            (module, change, instead) for module in (controller, decide) if hasattr(module, change)
+        ]
     ],
     fails=lambda complaint: complaint,
 )
 async def test_invariant_detects_a_missing_check(
-    simulation: Simulation, what: str, instead: Any, complaint: str
+    simulation: Simulation, change: str, instead: Any, complaint: str
 ) -> None:
     async with with_advancing_clock(simulation) as user:
         await tokens_in_use(user)

@@ -62,8 +62,8 @@ class NamespaceAndRoleUser(PausingUser):
 
     async def delete_dependent(self) -> None:
         """Delete a default ServiceAccount or a root CA ConfigMap."""
-        what = self._chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
-        await self.request("DELETE", f"{self._namespace()}/{what}")
+        dependent = self._chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
+        await self.request("DELETE", f"{self._namespace()}/{dependent}")
 
     async def change_bundle(self) -> None:
         """Change a root CA ConfigMap."""
@@ -108,7 +108,7 @@ async def check(user: NamespaceAndRoleUser) -> None:
         assert authority is not None, name
         assert authority["data"] == {"ca.crt": BUNDLE}
         assert authority["metadata"]["annotations"]
-    roles = {found["metadata"]["name"]: found for found in await user.items(ROLES)}
+    roles = {obj["metadata"]["name"]: obj for obj in await user.items(ROLES)}
     for whole in roles.keys() & set(WHOLES):
         rules: list[Doc] = []
         for _name, part in sorted(roles.items()):
@@ -198,8 +198,10 @@ async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: 
     await asyncio.sleep(300.0)
     await simulation.settle()
     nodes = {item["metadata"]["name"]: item for item in await user.items(NODES)}
-    assert not [name for name, found in nodes.items() if found["metadata"].get("annotations", {}).get(INSTANCE)]
-    wanted = {(cidr, name) for name, found in nodes.items() for cidr in found["spec"].get("podCIDRs", ())}
+    assert not [
+        name for name, actual_route in nodes.items() if actual_route["metadata"].get("annotations", {}).get(INSTANCE)
+    ]
+    wanted = {(cidr, name) for name, actual_route in nodes.items() for cidr in actual_route["spec"].get("podCIDRs", ())}
     assert {(route.destination, route.node) for route in cloud.known_routes.values()} == wanted
     for name in nodes:
         if name.startswith("m"):

@@ -67,9 +67,9 @@ def info(wanted: Node, *placed: Pod) -> NodeInfo:
     return cluster([wanted], {wanted.metadata.name: placed}).nodes[wanted.metadata.name]
 
 
-def filter_status(wanted: Pod, there: Node, *placed: Pod) -> Status | None:
+def filter_status(wanted: Pod, node_pods: Node, *placed: Pod) -> Status | None:
     """The status of the filters that use only the node, for a node with these pods."""
-    return filter_node(PodInfo(wanted), info(there, *placed))
+    return filter_node(PodInfo(wanted), info(node_pods, *placed))
 
 
 def cluster(nodes: Iterable[Node], placed: Mapping[str, Iterable[Pod]] | None = None) -> Cache:

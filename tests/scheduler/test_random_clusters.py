@@ -135,11 +135,11 @@ async def test_no_pod_that_fits_a_node_stays_pending(env: Env, seed: int) -> Non
         for pod in waiting:
             result = scheduler._algorithm.schedule_pod(PodInfo(pod))
             assert isinstance(result, FitError), f"{pod.metadata.name} could be scheduled"
-        there = {f"default/{pod.metadata.name}" for pod in pods}
+        scheduled = {f"default/{pod.metadata.name}" for pod in pods}
         cache, queue = scheduler._cache, scheduler._queue
         kept = [*cache._pod_states, *cache.nominator._nominated_pod_to_node]
         for pods_without_node in cache._pods_without_node.values():
             kept += pods_without_node
-        assert set(kept) <= there
+        assert set(kept) <= scheduled
         assert sorted(queue._pods) == sorted(f"default/{pod.metadata.name}" for pod in waiting)
         assert scheduler._write_slots._value == MAX_CONCURRENT_WRITES - 1, "one slot is held for the next pod"

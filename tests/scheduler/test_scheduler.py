@@ -198,8 +198,8 @@ async def test_new_labels_of_a_namespace_help_only_after_five_minutes(world: Wor
     hostname = {"metadata": {"labels": {"kubernetes.io/hostname": "a"}}}
     await world.client.patch(NODES, "a", merge_patch(hostname))
     await world.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
-    there = {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"nodeName": "a", "containers": [MAIN]}}
-    await world.client.create(PODS.raw, {"apiVersion": "v1", "kind": "Pod", **there}, "other")
+    existing = {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"nodeName": "a", "containers": [MAIN]}}
+    await world.client.create(PODS.raw, {"apiVersion": "v1", "kind": "Pod", **existing}, "other")
     term = {
         "labelSelector": {"matchLabels": {"app": "web"}},
         "namespaceSelector": {"matchLabels": {"team": "b"}},
@@ -323,14 +323,14 @@ async def test_a_bound_pod_is_not_bound_again_while_the_watch_lags(world: World)
     await asyncio.sleep(1)
     for nth, fault in ((1, delay(5.0)), (2, fail(500, "InternalError"))):
         world.scheduler_faults.add(Rule(fault, verb="create", resource="pods", subresource="binding", nth=nth))
-    with world.scheduler_faults.hold(resource="pods") as held:
+    with world.scheduler_faults.hold(resource="pods") as hold:
         await world.create_pod()
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(1)
         await world.client.patch(PODS.raw, "p", merge_patch({"metadata": {"labels": {"a": "b"}}}), "default")
         await asyncio.sleep(9)
         assert (await world.existing()).spec.node_name == "a"
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(10)
     await asyncio.sleep(10)
     assert [e.reason for e in await world.events()] == ["Scheduled"]

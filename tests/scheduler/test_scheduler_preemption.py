@@ -207,9 +207,9 @@ async def test_there_is_one_preemption_while_the_watch_is_delayed(world: World) 
         await world.create_node(name)
         await world.create_pod(f"low-{name}", node=name, cpu="3", metadata=HOLD)
     await asyncio.sleep(1)
-    with world.scheduler_faults.hold(resource="pods") as held:
+    with world.scheduler_faults.hold(resource="pods") as hold:
         await high(world)
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(60)
     await asyncio.sleep(5)
     assert len(await events(world, "Preempted")) == 1

@@ -86,7 +86,7 @@ EPHEMERAL: Doc = {"name": "c", "ephemeral": {}}
 
 
 @cases(
-    "wish, claims, found, of, attached",
+    "claim_object, claims, expected, of, attached",
     {
         "a claim and its volume": (BY_CLAIM, [claim()], volume(), None, True),
         "driver with attachRequired": (BY_CLAIM, [claim()], volume(), driver(True), True),
@@ -104,11 +104,15 @@ EPHEMERAL: Doc = {"name": "c", "ephemeral": {}}
     },
 )
 def test_create_volume_spec(
-    wish: Doc, claims: list[PersistentVolumeClaim], found: PersistentVolume, of: Driver | None, attached: bool
+    claim_object: Doc,
+    claims: list[PersistentVolumeClaim],
+    expected: PersistentVolume,
+    of: Driver | None,
+    attached: bool,
 ) -> None:
     meta = {"name": "p", "namespace": "ns", "uid": "pod"}
-    pod = msgspec.convert({"metadata": meta, "spec": {"volumes": [wish]}}, Pod)
+    pod = msgspec.convert({"metadata": meta, "spec": {"volumes": [claim_object]}}, Pod)
     by_key = {f"{candidate.metadata.namespace}/{candidate.metadata.name}": candidate for candidate in claims}
     drivers = {} if of is None else {"d.example.com": of}
-    disk = disk_for(pod, pod.spec.volumes[0], by_key.get, {"pv": found}.get, drivers.get)
+    disk = disk_for(pod, pod.spec.volumes[0], by_key.get, {"pv": expected}.get, drivers.get)
     assert (disk.name if disk is not None else "") == (NAME if attached else "")

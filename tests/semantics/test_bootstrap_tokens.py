@@ -28,7 +28,7 @@ def data(
 
 
 @cases(
-    "name, found, expected",
+    "name, signed, expected",
     {
         "no expiration": ("bootstrap-token-abc123", data(), True),
         "not expired": ("bootstrap-token-abc123", data(expiration=format_time(NOW + HOUR)), True),
@@ -46,8 +46,8 @@ def data(
         "the name of another token": ("bootstrap-token-def456", data(), False),
     },
 )
-def test_tokens_for_signing(name: str, found: dict[str, bytes | None], expected: bool) -> None:
-    assert signing_secret(name, found, NOW) == ((ID, SECRET.encode()) if expected else None)
+def test_tokens_for_signing(name: str, signed: dict[str, bytes | None], expected: bool) -> None:
+    assert signing_secret(name, signed, NOW) == ((ID, SECRET.encode()) if expected else None)
 
 
 @cases(

@@ -26,7 +26,7 @@ def term(*expressions: tuple[Any, ...], fields: tuple[tuple[Any, ...], ...] = ()
 
 
 @cases(
-    "terms, where, fits",
+    "terms, node_object, fits",
     {
         "no terms match nothing": ([], node(), False),
         "an empty term matches nothing": ([term()], node(), False),
@@ -50,11 +50,11 @@ def term(*expressions: tuple[Any, ...], fields: tuple[tuple[Any, ...], ...] = ()
         "name and labels": ([term(("a", "Exists"), fields=(("metadata.name", "In", "n"),))], node("n"), False),
     },
 )
-def test_required_terms(terms: list[dict[str, Any]], where: Node, fits: bool) -> None:
+def test_required_terms(terms: list[dict[str, Any]], node_object: Node, fits: bool) -> None:
     selector = msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
-    assert matches_node_selector(selector, where) is fits
+    assert matches_node_selector(selector, node_object) is fits
     if not any(candidate["matchFields"] for candidate in terms):
-        assert selects_labels(selector, where.metadata.labels) is fits
+        assert selects_labels(selector, node_object.metadata.labels) is fits
 
 
 @cases(

@@ -65,6 +65,6 @@ def _container(requests: Object | None = None, limits: Object | None = None, **f
     },
 )
 def test_resources_of_a_pod(whole: Object, containers: list[Object], init: list[Object], expected: Object) -> None:
-    made = {"spec": {"resources": whole, "containers": containers, "initContainers": init}}
-    default_pod(made)
-    assert made["spec"]["resources"] == expected
+    pod_object = {"spec": {"resources": whole, "containers": containers, "initContainers": init}}
+    default_pod(pod_object)
+    assert pod_object["spec"]["resources"] == expected

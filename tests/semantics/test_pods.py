@@ -30,7 +30,7 @@ def pod(phase: str = "Running", *, deleted: bool = False, ready: str = "", since
 
 
 @cases(
-    "seen, active, terminal, terminating",
+    "pod_object, active, terminal, terminating",
     {
         "pending": (pod("Pending"), True, False, False),
         "running": (pod("Running"), True, False, False),
@@ -41,12 +41,16 @@ def pod(phase: str = "Running", *, deleted: bool = False, ready: str = "", since
         "failed and being deleted": (pod("Failed", deleted=True), False, True, False),
     },
 )
-def test_pod_phases(seen: Pod, active: bool, terminal: bool, terminating: bool) -> None:
-    assert (pods.is_active(seen), pods.is_terminal(seen), pods.is_terminating(seen)) == (active, terminal, terminating)
+def test_pod_phases(pod_object: Pod, active: bool, terminal: bool, terminating: bool) -> None:
+    assert (pods.is_active(pod_object), pods.is_terminal(pod_object), pods.is_terminating(pod_object)) == (
+        active,
+        terminal,
+        terminating,
+    )
 
 
 @cases(
-    "seen, min_ready_seconds, left",
+    "pod_object, min_ready_seconds, left",
     {
         "not ready": (pod(), 0, None),
         "ready is False": (pod(ready="False", since=60), 0, None),
@@ -57,9 +61,9 @@ def test_pod_phases(seen: Pod, active: bool, terminal: bool, terminating: bool) 
         "ready in the future: clocks differ": (pod(ready="True", since=-10), 5, 15),
     },
 )
-def test_availability(seen: Pod, min_ready_seconds: int, left: float | None) -> None:
-    assert pods.time_until_available(seen, min_ready_seconds, NOW) == left
-    assert pods.is_available(seen, min_ready_seconds, NOW) is (left == 0)
+def test_availability(pod_object: Pod, min_ready_seconds: int, left: float | None) -> None:
+    assert pods.time_until_available(pod_object, min_ready_seconds, NOW) == left
+    assert pods.is_available(pod_object, min_ready_seconds, NOW) is (left == 0)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_deletion_cost(text: str, cost: int) -> None:
 
 
 def test_restart_counts_of_containers_and_of_sidecars() -> None:
-    seen = Pod(
+    observed_pod = Pod(
         spec=PodSpec(init_containers=(Container(name="init"), Container(name="side", restart_policy="Always"))),
         status=PodStatus(
             container_statuses=(ContainerStatus(name="a", restart_count=2), ContainerStatus(name="b", restart_count=5)),
@@ -95,7 +99,7 @@ def test_restart_counts_of_containers_and_of_sidecars() -> None:
             ),
         ),
     )
-    assert pods.max_restart_counts(seen) == (5, 3)
+    assert pods.max_restart_counts(observed_pod) == (5, 3)
     assert pods.max_restart_counts(Pod()) == (0, 0)
 
 

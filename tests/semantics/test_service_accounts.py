@@ -17,7 +17,7 @@ def secret(name: str | None = "bot", uid: str | None = "1", *, kind: str = SECRE
 
 
 @cases(
-    "found, expected",
+    "secret_object, expected",
     {
         "name and uid": (secret(), True),
         "name without uid": (secret(uid=None), True),
@@ -29,8 +29,8 @@ def secret(name: str | None = "bot", uid: str | None = "1", *, kind: str = SECRE
         "different namespace": (secret(space="other"), False),
     },
 )
-def test_is_service_account_token(found: Secret, expected: bool) -> None:
-    assert belongs_to(found, "ns", "bot", "1") is expected
+def test_is_service_account_token(secret_object: Secret, expected: bool) -> None:
+    assert belongs_to(secret_object, "ns", "bot", "1") is expected
 
 
 def test_legacy_token_claims() -> None:

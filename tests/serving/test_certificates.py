@@ -31,12 +31,12 @@ def read(pair: Pair) -> x509.Certificate:
 
 def test_ca_has_path_length_zero() -> None:
     authority = create_authority("pilothouse-ca", NOW)
-    made = read(authority)
-    assert made.extensions.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(True, 0)
-    assert made.not_valid_after_utc == NOW + 3650 * DAY
+    ca = read(authority)
+    assert ca.extensions.get_extension_for_class(x509.BasicConstraints).value == x509.BasicConstraints(True, 0)
+    assert ca.not_valid_after_utc == NOW + 3650 * DAY
     for issued in (issue_server(authority, ["localhost"], NOW), issue_client(authority, "jane", ["devs"], NOW)):
         certificate = read(issued)
-        certificate.verify_directly_issued_by(made)
+        certificate.verify_directly_issued_by(ca)
         assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
         assert (certificate.not_valid_before_utc, certificate.not_valid_after_utc) == (
             NOW - datetime.timedelta(hours=1),

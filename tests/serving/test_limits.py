@@ -208,13 +208,13 @@ async def test_non_reading_client_is_disconnected_and_slow_one_is_not() -> None:
         with silent(server) as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             reader.sendall(get())
-            got = 0
+            received = 0
             loop = asyncio.get_running_loop()
-            while got < 400 * 65536:
+            while received < 400 * 65536:
                 await asyncio.sleep(0.002)
                 piece = await loop.sock_recv(reader, 1 << 16)
                 assert piece
-                got += len(piece)
+                received += len(piece)
 
 
 # Room

@@ -55,17 +55,17 @@ async def test_upgraded_connection_is_bidirectional() -> None:
 
 
 async def test_truncated_body_is_a_bad_request_and_a_disconnect() -> None:
-    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
         while (message := await receive())["type"] == "http.request":
             pass
-        heard.set_result(message["type"])
+        received.set_result(message["type"])
 
     async with Server(app) as server, connected(server) as (reader, writer):
         writer.write(CHUNKED + b"2\r\nab\r\nnot a length\r\n")
         assert (await read_head(reader))[0] == 400
-        assert await heard == "http.disconnect"
+        assert await received == "http.disconnect"
 
 
 async def test_requests_before_invalid_input_are_answered() -> None:

@@ -190,11 +190,11 @@ async def test_endless_body_after_its_rejection_closes_the_connection(monkeypatc
 
 
 async def test_request_body_backpressure() -> None:
-    taken = asyncio.Event()
+    accepted = asyncio.Event()
     lengths = []
 
     async def slow(_scope: Scope, receive: Receive, send: Send) -> None:
-        await taken.wait()
+        await accepted.wait()
         body = await read_body(receive)
         lengths.append(len(body))
         await answer(send, b"ok")
@@ -204,7 +204,7 @@ async def test_request_body_backpressure() -> None:
         writer.write(b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
         await asyncio.sleep(0.1)
         assert writer.transport.get_write_buffer_size() > 10_000_000
-        taken.set()
+        accepted.set()
         assert (await read_head(reader))[0] == 200
         assert lengths == [size]
 

@@ -39,7 +39,7 @@ def client_context(authority: Pair, client: Pair | None, directory: Path) -> ssl
 Ask = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list[Peer | None]:
+async def run_with_tls(tls: ServerTls, client: ssl.SSLContext, request: Ask) -> list[Peer | None]:
     peers: list[Peer | None] = []
 
     async def app(scope: Scope, _receive: Receive, send: Send) -> None:
@@ -50,7 +50,7 @@ async def run_with_tls(tls: ServerTls, client: ssl.SSLContext, ask: Ask) -> list
     async with Server(app, tls=tls) as server:
         assert server.url.startswith("https://")
         async with connected(server, client) as (reader, writer):
-            await ask(reader, writer)
+            await request(reader, writer)
     return peers
 
 
@@ -163,8 +163,8 @@ async def test_unverifiable_client_certificate_is_reported_to_the_application(
         observed.append(presented_by(scope))
         await answer(send, b"hello")
 
-    shown = client_context(authority, client, tmp_path)
-    async with Server(app, tls=tls) as server, connected(server, shown) as (reader, writer):
+    context = client_context(authority, client, tmp_path)
+    async with Server(app, tls=tls) as server, connected(server, context) as (reader, writer):
         assert (await exchange(reader, writer, get()))[2] == b"hello"
     [(peer, refusal)] = observed
     assert peer is not None

@@ -56,9 +56,9 @@ async def test_gc_is_disabled_during_the_computation_and_restored() -> None:
 
     interval = sys.getswitchinterval()
     worker = WorkerThread()
-    seen = await worker.run(lambda: (gc.isenabled(), sys.getswitchinterval()))
+    settings = await worker.run(lambda: (gc.isenabled(), sys.getswitchinterval()))
     worker.stop()
-    collects, turn = seen
+    collects, turn = settings
     assert not collects
     assert turn < interval
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, interval)

@@ -14,7 +14,7 @@ async def test_a_pull_that_takes_time_is_reported_as_a_kubelet_does(env: Env) ->
     """Kubelet v1.36 ``pkg/kubelet/images/image_manager.go``."""
     rules = [PodRule(image_pull=Spread(median=Duration(20.5)))]
     options = SimulationOptions(nodes=1, derive_behaviour=PodBehaviour(env, rules))
-    there = 'Container image "web:1" already present on machine and can be accessed by the pod'
+    message = 'Container image "web:1" already present on machine and can be accessed by the pod'
     async with running(env, options) as simulation:
         node = (await simulation.user.list(NODES)).items[0].metadata.name
         began = env.now()
@@ -38,10 +38,10 @@ async def test_a_pull_that_takes_time_is_reported_as_a_kubelet_does(env: Env) ->
     assert sorted(pulls) == sorted([
         ("first", "c0", "Pulling", 'Pulling image "web:latest"'),
         ("first", "c0", "Pulled", f'Successfully pulled image "web:latest" {took}'),
-        ("first", "c1", "Pulled", there.replace("web:1", "web")),
+        ("first", "c1", "Pulled", message.replace("web:1", "web")),
         ("second", "c0", "Pulling", 'Pulling image "web:1"'),
         ("second", "c0", "Pulled", f'Successfully pulled image "web:1" {took}'),
-        ("second", "c1", "Pulled", there.replace("web:1", "web")),
+        ("second", "c1", "Pulled", message.replace("web:1", "web")),
     ])  # fmt: skip
     times = [next(e.first_timestamp for e in events if e.message.startswith(text)) for text in ("Pulling", "Success")]
     began_pulling, pulled = [(at - began).total_seconds() for at in times if at is not None]

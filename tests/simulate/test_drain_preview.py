@@ -74,7 +74,7 @@ def snapshot(path: Path, objects: Sequence[Object], *, nodes: int = 3, anonymize
     return path
 
 
-def writes_of(found: Restored, seconds: float) -> list[str]:
+def writes_of(run_result: Restored, seconds: float) -> list[str]:
     """The writes in a restored cluster, without Leases, node statuses and events."""
     written: list[str] = []
 
@@ -84,14 +84,14 @@ def writes_of(found: Restored, seconds: float) -> list[str]:
                 written.append(f"{change.type} {change.key} by {CURRENT.get()}")
 
     async def work(env: Env) -> None:
-        manager = restored_manager(found, Options(leader_election=LeaderElection(enabled=False)))
-        options = SimulationOptions(nodes=0, manager=manager, **restored_options(found))
+        manager = restored_manager(run_result, Options(leader_election=LeaderElection(enabled=False)))
+        options = SimulationOptions(nodes=0, manager=manager, **restored_options(run_result))
         async with running(env, options) as simulation:
             simulation.store.on_commit.append(note)
             await asyncio.sleep(seconds)
 
-    assert found.time is not None
-    virtual.run(work, start=found.time)
+    assert run_result.time is not None
+    virtual.run(work, start=run_result.time)
     return written
 
 
@@ -140,13 +140,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_drain_is_previewed(small: Path) -> None:
-    found = restored(small)
+    report = restored(small)
     strict = next(
         json.loads(record.value)["spec"]["nodeName"]
-        for record in found.records
+        for record in report.records
         if record.key.startswith("/pods/default/strict-")
     )
-    result = preview(found, DrainOptions(names=("node-0", "node-1", "node-2"), timeout=300.0, parallel=True))
+    result = preview(report, DrainOptions(names=("node-0", "node-1", "node-2"), timeout=300.0, parallel=True))
     nodes = {node.name: node for node in result.nodes}
     assert not nodes[strict].drained
     assert "needs 1 healthy pods and has 1 currently" in nodes[strict].reason
@@ -163,22 +163,22 @@ def test_a_drain_is_previewed(small: Path) -> None:
 
 
 def test_a_drain_that_succeeds(small: Path) -> None:
-    found = restored(small)
+    report = restored(small)
     free = next(
         name
         for name in ("node-0", "node-1", "node-2")
         if not any(
             record.key.startswith("/pods/default/strict-") and json.loads(record.value)["spec"]["nodeName"] == name
-            for record in found.records
+            for record in report.records
         )
     )
-    result = preview(found, DrainOptions(selector=f"kubernetes.io/hostname={free}"))
+    result = preview(report, DrainOptions(selector=f"kubernetes.io/hostname={free}"))
     assert result.succeeded
     assert [node.name for node in result.nodes] == [free]
     assert result.pending == ()
     assert result.at_rest
     assert all(workload.end == workload.ready for workload in result.workloads)
-    assert preview(found, DrainOptions(names=(free,))) == result, "the same seed is the same run"
+    assert preview(report, DrainOptions(names=(free,))) == result, "the same seed is the same run"
 
 
 @cases(

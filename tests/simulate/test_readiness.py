@@ -57,9 +57,9 @@ def _outage(folder: Path, *, silent: str, grows: str) -> tuple[Result, Recording
     ],
 )
 def test_every_pod_counts_once_and_everywhere_alike(tmp_path: Path, silent: str, grows: str) -> None:
-    found, recording, web = _outage(tmp_path, silent=silent, grows=grows)
-    given_up = web.never_ready
-    assert given_up >= 2
+    outcome, recording, web = _outage(tmp_path, silent=silent, grows=grows)
+    never_ready_pods = web.never_ready
+    assert never_ready_pods >= 2
     # Marked for deletion a minute after the taint; the kubelet's report of its ready containers comes later.
     assert 90 < web.time_to_ready.most < 180
     assert web.time_to_ready.count == web.pods_created == 6 + web.pods_deleted
@@ -69,22 +69,22 @@ def test_every_pod_counts_once_and_everywhere_alike(tmp_path: Path, silent: str,
         (web.time_to_ready.p50, web.time_to_ready.p95, web.time_to_ready.p99, web.time_to_ready.most),
         strict=True,
     ):
-        assert found.measures[f"timeToReady.{share}"] == seconds
-    (budget,) = found.budgets
+        assert outcome.measures[f"timeToReady.{share}"] == seconds
+    (budget,) = outcome.budgets
     assert (budget.held, budget.measured) == (False, web.time_to_ready.most)
 
 
 def test_the_pods_of_an_exceeded_budget_are_named(tmp_path: Path) -> None:
-    found, recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
-    (budget,) = found.budgets
+    outcome, recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
+    (budget,) = outcome.budgets
     assert [(pod.node, pod.outcome) for pod in budget.pods] == [("a-0", "marked for deletion")] * 2
     first = budget.pods[0]
     assert first.waited_for.endswith("for its containers to start (ContainerCreating; the node was not ready)")
-    assert found.failure is not None
-    assert found.failure.message.splitlines()[1:] == [f"  {pod}" for pod in budget.pods]
+    assert outcome.failure is not None
+    assert outcome.failure.message.splitlines()[1:] == [f"  {pod}" for pod in budget.pods]
     assert str(first).startswith(f"{first.pod} on a-0: not ready until it was marked for deletion, after 1m5")
-    assert first.pod in " ".join(run_lines(found))  # also those that are not slow enough to be named
-    assert f">{first.pod}<" in html(recording, budgets=found.budgets)
+    assert first.pod in " ".join(run_lines(outcome))  # also those that are not slow enough to be named
+    assert f">{first.pod}<" in html(recording, budgets=outcome.budgets)
 
 
 def test_a_pending_pod_has_a_reason(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_a_pending_pod_has_a_reason(tmp_path: Path) -> None:
 
 
 def test_the_log_of_a_failure_has_no_heartbeats(tmp_path: Path) -> None:
-    found, _recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
-    nodes = [line for line in found.log.splitlines() if "/nodes/" in line]
+    outcome, _recording, _web = _outage(tmp_path, silent="1m2s", grows="1m")
+    nodes = [line for line in outcome.log.splitlines() if "/nodes/" in line]
     assert len([line for line in nodes if "/nodes/b-0" in line]) <= 1  # the first one reports a new image
     assert [line for line in nodes if "patch nodes/status a-0" in line]  # its return is no heartbeat
 
 
 def test_pods_that_are_deleted_count_once(tmp_path: Path) -> None:
-    _found, _recording, web = _outage(tmp_path, silent="1m", grows="1m5s")
+    _outcome, _recording, web = _outage(tmp_path, silent="1m", grows="1m5s")
     assert web.pods_deleted == web.evictions == 3
     assert web.deleted_by == {"node-controller": 3}

@@ -49,8 +49,8 @@ def result(folder: Path, spec: str, seed: int = 0, only: frozenset[int] | None =
 
 
 def failure(folder: Path, spec: str, seed: int = 0) -> str:
-    found = result(folder, spec, seed).failure
-    return "" if found is None else f"{found.kind} {found.name}: {found.message}"
+    failed = result(folder, spec, seed).failure
+    return "" if failed is None else f"{failed.kind} {failed.name}: {failed.message}"
 
 
 @cases(
@@ -179,9 +179,9 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
     },
 )
 def test_expectations(tmp_path: Path, spec: str, expected: str) -> None:
-    found = failure(tmp_path, WEB + spec)
-    assert expected in found
-    assert bool(found) == bool(expected)
+    failed = failure(tmp_path, WEB + spec)
+    assert expected in failed
+    assert bool(failed) == bool(expected)
 
 
 _READY = (
@@ -192,44 +192,46 @@ _READY = (
 
 
 def test_an_expectation_that_is_true_before_its_entry_is_a_notice(tmp_path: Path) -> None:
-    found = result(tmp_path, WEB + _READY % "")
+    run_result = result(tmp_path, WEB + _READY % "")
     notice = (
         'eventually ready: it was true already when the entry "outage" began; with again: true it must first be false'
     )
-    assert (found.failure, found.notices, found.measures["time until ready"]) == (None, (notice,), 0.0)
-    found = result(tmp_path, WEB + _READY % ", again: true")
-    assert (found.failure, found.notices) == (None, ())
-    assert found.measures["time until ready"] > 120
+    assert (run_result.failure, run_result.notices, run_result.measures["time until ready"]) == (None, (notice,), 0.0)
+    run_result = result(tmp_path, WEB + _READY % ", again: true")
+    assert (run_result.failure, run_result.notices) == (None, ())
+    assert run_result.measures["time until ready"] > 120
 
 
 def test_entries_that_never_start_are_notices(tmp_path: Path) -> None:
     spec = WEB.replace('image: "web:1"', 'image: "web:1", resources: {requests: {cpu: "99"}}')
     spec += "  timeline: [{name: late, when: 'objects.pods.size() == 9', scale: {deployment: web, replicas: 5}}]\n"
-    found = result(tmp_path, spec)
-    assert found.notices == ('the entry "late" never began: its condition (when) never held',)
-    assert len(found.never_ready) == 3
-    lines = "\n".join(run_lines(found))
-    assert f"\n  pods not ready at the end: {', '.join(found.never_ready)}\n" in lines
-    assert lines.endswith("\n  notice: " + found.notices[0])
-    assert "\n  notice: " + found.notices[0] + " (in 2 of 2 runs)\n" in "\n".join(
-        [*search_lines("s", [(Job(number=0, seed=0), found)] * 2, 2), ""]
+    run_result = result(tmp_path, spec)
+    assert run_result.notices == ('the entry "late" never began: its condition (when) never held',)
+    assert len(run_result.never_ready) == 3
+    lines = "\n".join(run_lines(run_result))
+    assert f"\n  pods not ready at the end: {', '.join(run_result.never_ready)}\n" in lines
+    assert lines.endswith("\n  notice: " + run_result.notices[0])
+    assert "\n  notice: " + run_result.notices[0] + " (in 2 of 2 runs)\n" in "\n".join(
+        [*search_lines("s", [(Job(number=0, seed=0), run_result)] * 2, 2), ""]
     )
-    assert next(search_lines("s", [(Job(number=0, seed=0), found)], 1)).startswith("s: 1 run, ")
+    assert next(search_lines("s", [(Job(number=0, seed=0), run_result)], 1)).startswith("s: 1 run, ")
 
 
 def test_a_budget_counts_time_as_the_timeline_does(tmp_path: Path) -> None:
     spec = WEB.replace("30s", "2m") + "  timeline: [{at: 1m, crash: {selector: app=web}}]\n"
     spec += "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 1}]}\n"
-    found = result(tmp_path, spec)
-    assert found.failure is not None
-    assert (found.failure.at, found.budgets[0].at) == (60.0, 60.0)
-    assert not found.log_is_until_end, "it is about the time at which the budget was exceeded"
-    assert "180.000" in (last := found.log.splitlines()[-1])
+    run_result = result(tmp_path, spec)
+    assert run_result.failure is not None
+    assert (run_result.failure.at, run_result.budgets[0].at) == (60.0, 60.0)
+    assert not run_result.log_is_until_end, "it is about the time at which the budget was exceeded"
+    assert "180.000" in (last := run_result.log.splitlines()[-1])
     assert "MODIFIED /pods/default/web-" in last
-    failure = ShrunkFailure(job=Job(number=0, seed=0), failure=found.failure, result=found, parts=(), of=0, runs=0)
-    shown = list(failure_lines(failure, Replay(program="pilothouse simulate", path="s.yaml")))
-    assert "  the log until 1m, in seconds since the creation of the cluster:" in shown
-    assert "exceeded first at 1m" in found.failure.message
+    failure = ShrunkFailure(
+        job=Job(number=0, seed=0), failure=run_result.failure, result=run_result, parts=(), of=0, runs=0
+    )
+    lines_shown = list(failure_lines(failure, Replay(program="pilothouse simulate", path="s.yaml")))
+    assert "  the log until 1m, in seconds since the creation of the cluster:" in lines_shown
+    assert "exceeded first at 1m" in run_result.failure.message
     recorded = run(load(str(tmp_path / "s.yaml")), 0, record=True).recording
     assert recorded is not None
     assert [(mark.kind, mark.at - recorded.zero) for mark in recorded.marks] == [("action", 60.0), ("violation", 60.0)]
@@ -244,10 +246,10 @@ def test_a_limit_in_percent_is_of_the_replicas_at_that_moment(tmp_path: Path) ->
     spec = WEB + "  timeline:\n  - {at: 1m, crash: {selector: app=web}}\n"
     spec += "  - {at: 3m, scale: {deployment: web, replicas: 1}}\n"
     spec += "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 100%}]}\n"
-    found = result(tmp_path, spec)
-    (budget,) = found.budgets
+    run_result = result(tmp_path, spec)
+    (budget,) = run_result.budgets
     assert (budget.measured, budget.limit, budget.held) == (3, 3, True)
-    assert "budget maxUnavailable deployment/web  3 of 3" in "\n".join(run_lines(found))
+    assert "budget maxUnavailable deployment/web  3 of 3" in "\n".join(run_lines(run_result))
 
 
 def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:
@@ -282,11 +284,13 @@ def test_a_rejected_manifest_is_named_with_its_document(tmp_path: Path) -> None:
 
 def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path: Path) -> None:
     entry = "  timeline: [{at: 10s, drain: {selector: pool=bach}}]\n"
-    found = result(tmp_path, WEB.replace("time: 5m", "time: 1m") + entry)
-    assert found.failure is not None
+    run_result = result(tmp_path, WEB.replace("time: 5m", "time: 1m") + entry)
+    assert run_result.failure is not None
     job = Job(number=0, seed=0)
-    shown = ShrunkFailure(job=job, failure=found.failure, result=found, parts=found.parts, of=1, runs=1)
-    lines = list(failure_lines(shown, Replay(program="pilothouse simulate", path="s.yaml")))
+    lines_shown = ShrunkFailure(
+        job=job, failure=run_result.failure, result=run_result, parts=run_result.parts, of=1, runs=1
+    )
+    lines = list(failure_lines(lines_shown, Replay(program="pilothouse simulate", path="s.yaml")))
     assert "no nodes match: selector pool=bach" in lines[0]
     assert not any("log" in line for line in lines)
 
@@ -323,9 +327,9 @@ def test_an_expression_that_costs_too_much_is_an_error(tmp_path: Path) -> None:
 def test_a_failure_explains_the_write(tmp_path: Path) -> None:
     spec = "  timeline: [{at: 1m, scale: {deployment: web, replicas: 5}}]\n  expect:\n    always:\n"
     spec += "    - cel: objects.pods.size() <= 4\n"
-    found = result(tmp_path, WEB + spec).failure
-    assert found is not None
-    assert "why it was written" in found.why
+    failed = result(tmp_path, WEB + spec).failure
+    assert failed is not None
+    assert "why it was written" in failed.why
 
 
 @cases(
@@ -343,18 +347,18 @@ def test_a_failure_explains_the_write(tmp_path: Path) -> None:
 )
 def test_the_root_of_a_lost_node_is_the_action(tmp_path: Path, spec: str, root: str) -> None:
     ready = "objects.deployments['default/web'].status.?readyReplicas.orValue(0)"
-    found = result(tmp_path, WEB + spec + f'  expect:\n    always: [{{cel: "{ready} in [0, 3]"}}]\n').failure
-    assert found is not None
-    assert found.why.splitlines()[-1].endswith(root)
+    run_result = result(tmp_path, WEB + spec + f'  expect:\n    always: [{{cel: "{ready} in [0, 3]"}}]\n').failure
+    assert run_result is not None
+    assert run_result.why.splitlines()[-1].endswith(root)
 
 
 def test_the_root_of_an_eviction_is_the_action_behind_the_taint(tmp_path: Path) -> None:
     spec = WEB.replace("time: 5m", "time: 10m")
     spec += "  timeline: [{name: zone outage, at: 1m, nodes: {name: node-0, silence: true}}]\n"
-    found = result(tmp_path, spec + "  expect:\n    always: [{cel: objects.pods.size() <= 3}]\n").failure
-    assert found is not None
-    assert "by taint-eviction-controller" in found.why
-    assert found.why.splitlines()[-1].endswith('node/node-0 goes silent, entry "zone outage"')
+    run_result = result(tmp_path, spec + "  expect:\n    always: [{cel: objects.pods.size() <= 3}]\n").failure
+    assert run_result is not None
+    assert "by taint-eviction-controller" in run_result.why
+    assert run_result.why.splitlines()[-1].endswith('node/node-0 goes silent, entry "zone outage"')
 
 
 @cases(
@@ -378,23 +382,23 @@ def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
     spec = WEB + "  timeline: [{at: 1m, nodes: {count: 1, silence: true, for: 2m}}]\n"
     spec += "  faults: {count: 4, within: 4m, of: [manager, nodes, pods]}\n"
     spec += "  expect: {always: [{cel: 'objects.pods.size() >= 0'}]}\n"
-    found = {result(tmp_path, spec, 3).digest}
+    run_result = {result(tmp_path, spec, 3).digest}
     for hash_seed in ("0", "1"):
         command = [sys.executable, "-c", _DIGEST, repr(sys.path), str(tmp_path / "s.yaml")]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=True)
-        found.add(done.stdout.strip())
-    assert len(found) == 1
-    assert result(tmp_path, spec, 4).digest not in found
+        run_result.add(done.stdout.strip())
+    assert len(run_result) == 1
+    assert result(tmp_path, spec, 4).digest not in run_result
 
 
 def test_a_recording_has_entry_names_and_ends_of_faults(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     spec = "  timeline: [{name: outage, at: 1m, nodes: {name: node-0, silence: true, for: 2m}}]\n"
     path.write_text(HEAD + WEB + spec, encoding="utf-8")
-    found = run(load(str(path)), 0, record=True).recording
-    assert found is not None
-    began, ended = found.marks
+    run_result = run(load(str(path)), 0, record=True).recording
+    assert run_result is not None
+    began, ended = run_result.marks
     assert (began.text.partition(" ")[0], ended.text) == ("outage:", "end of outage")
     assert ended.at - began.at == 120
 
@@ -413,8 +417,8 @@ _HELD = """  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas
 
 
 def test_results_of_expectations(tmp_path: Path) -> None:
-    found = result(tmp_path, WEB + _HELD)
-    outcomes = {expectation.name: (expectation.kind, expectation.outcome) for expectation in found.expectations}
+    run_result = result(tmp_path, WEB + _HELD)
+    outcomes = {expectation.name: (expectation.kind, expectation.outcome) for expectation in run_result.expectations}
     assert outcomes == {
         "never more": ("always", "held"),
         "every pod": ("always", "held"),
@@ -422,7 +426,7 @@ def test_results_of_expectations(tmp_path: Path) -> None:
         "shrunk": ("eventually", "violated"),
         "five": ("atEnd", "open"),  # the run has ended before
     }
-    grown, shrunk = found.expectations[2:4]
+    grown, shrunk = run_result.expectations[2:4]
     assert grown.at is not None
     assert 60 < grown.at < 70
     assert (shrunk.at, shrunk.message.partition(":")[0]) == (180.0, "it did not hold in time")
@@ -430,14 +434,14 @@ def test_results_of_expectations(tmp_path: Path) -> None:
 
 def test_all_at_end_violations_are_reported(tmp_path: Path) -> None:
     at_end = "    - {name: A, cel: 'objects.pods.size() == 1'}\n    - {name: B, cel: 'objects.pods.size() == 2'}\n"
-    found = result(tmp_path, f"{WEB}  expect:\n    atEnd:\n{at_end}    - {{name: C, cel: 'true'}}\n")
-    assert [(expectation.name, expectation.outcome) for expectation in found.expectations] == [
+    run_result = result(tmp_path, f"{WEB}  expect:\n    atEnd:\n{at_end}    - {{name: C, cel: 'true'}}\n")
+    assert [(expectation.name, expectation.outcome) for expectation in run_result.expectations] == [
         ("A", "violated"),
         ("B", "violated"),
         ("C", "held"),
     ]
-    assert found.failure is not None
-    assert found.failure.name == "A"
+    assert run_result.failure is not None
+    assert run_result.failure.name == "A"
 
 
 def test_parts_can_be_left_out(tmp_path: Path) -> None:
@@ -446,9 +450,9 @@ def test_parts_can_be_left_out(tmp_path: Path) -> None:
         "  - {at: 2m, scale: {deployment: web, replicas: 7}}\n  expect: {atEnd: [{cel: 'objects.pods.size() == 5'}]}\n"
     )
     assert result(tmp_path, spec).failure is not None
-    found = result(tmp_path, spec, only=frozenset({0}))
-    assert found.failure is None
-    assert [(part.number, part.text) for part in found.parts] == [(0, "at 1m: scale deployments/web replicas 5")]
+    run_result = result(tmp_path, spec, only=frozenset({0}))
+    assert run_result.failure is None
+    assert [(part.number, part.text) for part in run_result.parts] == [(0, "at 1m: scale deployments/web replicas 5")]
 
 
 @pytest.mark.parametrize(
@@ -473,11 +477,11 @@ def test_a_recording_has_the_actions_and_the_violation(tmp_path: Path) -> None:
     spec += "  expect: {always: [{name: three, cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]}\n"
     path = tmp_path / "s.yaml"
     path.write_text(HEAD + WEB + spec, encoding="utf-8")
-    found = run(load(str(path)), 0, record=True)
-    assert found.recording is not None
-    assert [mark.kind for mark in found.recording.marks] == ["action", "violation"]
-    assert found.recording.failure.startswith("always three: it does not hold")
-    assert run(load(str(path)), 0).digest == found.digest
+    run_result = run(load(str(path)), 0, record=True)
+    assert run_result.recording is not None
+    assert [mark.kind for mark in run_result.recording.marks] == ["action", "violation"]
+    assert run_result.recording.failure.startswith("always three: it does not hold")
+    assert run(load(str(path)), 0).digest == run_result.digest
 
 
 @cases(
@@ -511,9 +515,9 @@ def test_how_long_it_takes_to_create_pods(tmp_path: Path, spec: str, fewest: flo
         "objects.pods.all(p, has(objects.pods[p].spec.nodeName))"
     )
     web += f'  expect: {{eventually: [{{name: bound, after: growth, within: 20s, cel: "{rule}"}}]}}\n'
-    found = result(tmp_path, spec + web)
-    assert found.failure is None
-    assert fewest <= found.measures["time until bound"] <= most
+    run_result = result(tmp_path, spec + web)
+    assert run_result.failure is None
+    assert fewest <= run_result.measures["time until bound"] <= most
 
 
 BLOCKED = """
@@ -537,19 +541,19 @@ BUDGET = "The disruption budget api needs 2 healthy pods and has 2 currently"
 
 def test_a_drain_that_a_budget_blocks_is_named(tmp_path: Path) -> None:
     drain = "  timeline: [{name: replacement, at: 1m, drain: {name: web-0}}]\n"
-    found = result(tmp_path, f"{BLOCKED}{drain}  until: {{quiet: 5m, time: 2h}}\n")
-    assert found.failure is not None
-    message = found.failure.message
+    run_result = result(tmp_path, f"{BLOCKED}{drain}  until: {{quiet: 5m, time: 2h}}\n")
+    assert run_result.failure is not None
+    message = run_result.failure.message
     assert message.startswith(
         "the cluster was not quiet for 5m within 2h: the timeline has not finished: "
         "replacement: not finished: node web-0: pod default/web-"
     )
     assert message.count(f"can't be evicted: {BUDGET}") == 2
-    assert "ADDED /events/" in found.log
-    assert "DELETED /events/" not in found.log, "events that expire are no news"
-    found = result(tmp_path, f"{BLOCKED}{drain}  until: {{time: 3m}}\n")
-    assert found.failure is None
-    assert [notice.partition(": pod")[0] for notice in found.notices] == ["replacement: not finished: node web-0"]
+    assert "ADDED /events/" in run_result.log
+    assert "DELETED /events/" not in run_result.log, "events that expire are no news"
+    run_result = result(tmp_path, f"{BLOCKED}{drain}  until: {{time: 3m}}\n")
+    assert run_result.failure is None
+    assert [notice.partition(": pod")[0] for notice in run_result.notices] == ["replacement: not finished: node web-0"]
 
 
 def test_a_drain_with_a_timeout_names_the_blocking_budget(tmp_path: Path) -> None:

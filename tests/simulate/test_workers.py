@@ -73,23 +73,23 @@ def runner(scenarios: Sequence[Scenario], processes: int = 2, timeout: float = 6
 
 def test_a_crashed_process_fails_only_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hurried = itertools.count(step=20)
-    found: dict[int, Failure | None] = {}
+    results: dict[int, Failure | None] = {}
 
     def stopwatch() -> float:
         """Real time; twenty seconds pass at each reading once only the run is left that hangs."""
-        return time.monotonic() + (next(hurried) if len(found) == 3 else 0)
+        return time.monotonic() + (next(hurried) if len(results) == 3 else 0)
 
     monkeypatch.setattr("pilothouse.simulate.workers.stopwatch_seconds", stopwatch)
     scenarios = [scenario(tmp_path, name) for name in ("kill", "fine", "exit", "hang")]
-    made = runner(scenarios, timeout=30.0)
+    workers = runner(scenarios, timeout=30.0)
     try:
         jobs = [Job(number=number, variant=number, seed=5) for number in range(4)]
-        for job, result in made.run(jobs):
-            found[job.number] = result.failure
+        for job, result in workers.run(jobs):
+            results[job.number] = result.failure
     finally:
-        made.close()
-    assert found[1] is None
-    killed, ended, hung = found[0], found[2], found[3]
+        workers.close()
+    assert results[1] is None
+    killed, ended, hung = results[0], results[2], results[3]
     assert killed is not None and ended is not None and hung is not None
     assert killed.summary == (
         "crash process: the process of the run has terminated: SIGKILL; perhaps the machine has run out of memory"
@@ -99,7 +99,7 @@ def test_a_crashed_process_fails_only_its_run(tmp_path: Path, monkeypatch: pytes
 
 
 def test_progress_reports_do_not_delay_the_timeout(tmp_path: Path) -> None:
-    made = runner([scenario(tmp_path, "fine")], timeout=1.0)
+    workers = runner([scenario(tmp_path, "fine")], timeout=1.0)
     ends: list[bool] = []
     reporting: Any = SimpleNamespace(
         job=Job(number=0, seed=5),
@@ -108,18 +108,18 @@ def test_progress_reports_do_not_delay_the_timeout(tmp_path: Path) -> None:
         at=0.0,
         end=lambda kill: ends.append(kill),
     )
-    made._workers.append(reporting)
-    finished = made._step(reporting, is_ready=True)
+    workers._workers.append(reporting)
+    finished = workers._step(reporting, is_ready=True)
     assert finished is not None and finished[1].failure is not None
     assert finished[1].failure.kind == "timeout"
     assert (finished[1].failure.at, ends) == (3.0, [True])
 
 
 def test_an_error_of_the_scenario_ends_the_search(tmp_path: Path) -> None:
-    made = runner([scenario(tmp_path, "rejected")])
+    workers = runner([scenario(tmp_path, "rejected")])
     with pytest.raises(ScenarioError, match='no matches for kind "Widget"'):
-        list(made.run([Job(number=0, seed=0)]))
-    made.close()
+        list(workers.run([Job(number=0, seed=0)]))
+    workers.close()
 
 
 def test_spawned_processes_import_nothing_from_the_current_directory(
@@ -131,9 +131,9 @@ def test_spawned_processes_import_nothing_from_the_current_directory(
     monkeypatch.chdir(tmp_path / "here")
     for module in ("socket", "tempfile"):
         Path(f"{module}.py").write_text("raise SystemExit(3)")
-    made = runner([scenario(tmp_path, "fine")])
-    [(_job, result)] = made.run([Job(number=0, seed=0)])
-    made.close()
+    workers = runner([scenario(tmp_path, "fine")])
+    [(_job, result)] = workers.run([Job(number=0, seed=0)])
+    workers.close()
     assert result.failure is None
     assert "PYTHONSAFEPATH" not in os.environ
 
@@ -152,10 +152,10 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
     path.write_text(HEAD + FAULTS, encoding="utf-8")
     outcomes = []
     for processes in (1, 2):
-        made = runner([load(str(path))], processes)
-        search = Search(made, Silent(), keep_going=False, shrink_runs=20)
+        workers = runner([load(str(path))], processes)
+        search = Search(workers, Silent(), keep_going=False, shrink_runs=20)
         search.run([Job(number=number, seed=seed) for number, seed in enumerate(range(10, 20))])
-        made.close()
+        workers.close()
         digests = [(job.seed, result.digest) for job, result in search.finished]
         outcomes.append((digests, [(failure.job.seed, failure.parts, failure.runs) for failure in search.failures]))
     assert outcomes[0] == outcomes[1]

@@ -17,7 +17,7 @@ def end(objects: int) -> Object:
 
 def config_map(name: str, **metadata: Any) -> Object:
     """A ConfigMap; its uid and resourceVersion follow from its name."""
-    number = sum(ord(each) << 8 * place for place, each in enumerate(name[:5]))
+    number = sum(ord(entry) << 8 * place for place, entry in enumerate(name[:5]))
     meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": str(number)}
     return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {**meta, **metadata}, "data": {"a": "b"}}
 

@@ -131,7 +131,7 @@ def line(kind: str, resource: str, group: str = "", version: str = "v1") -> Reso
 
 
 @cases(
-    "of, obj, kept, gone",
+    "of, obj, kept, removed",
     {
         "values of ConfigMaps": (
             line("ConfigMap", "configmaps"),
@@ -224,13 +224,13 @@ def line(kind: str, resource: str, group: str = "", version: str = "v1") -> Reso
         ),
     },
 )
-def test_custom_kinds(of: ResourceLine, obj: Object, kept: list[str], gone: list[str]) -> None:
+def test_custom_kinds(of: ResourceLine, obj: Object, kept: list[str], removed: list[str]) -> None:
     meta = {"name": "acme", "uid": "u", "resourceVersion": "1"}
     text = json.dumps(Anonymizer()(of, {"kind": of.kind, "apiVersion": of.api_version, "metadata": meta, **obj}))
     assert not LEAKS.search(text), text
     for part in kept:
         assert part in text, text
-    for part in gone:
+    for part in removed:
         assert part not in text, text
 
 

@@ -46,8 +46,8 @@ def snapshot(path: Path, *objects: tuple[str, bytes], prefix: str = "/registry")
     return Bolt().with_keys(pairs, per_leaf=100).write(path)
 
 
-def skipped(found: Restored) -> dict[str, str]:
-    return {item.resource: item.reason for item in found.skipped}
+def skipped(obj: Restored) -> dict[str, str]:
+    return {item.resource: item.reason for item in obj.skipped}
 
 
 def widget(api_version: str = "example.com/v1", kind: str = "Widget", name: str = "w") -> tuple[str, bytes]:
@@ -215,7 +215,9 @@ def test_all_objects_of_a_real_cluster_are_restored(real_cluster: RealCluster, t
     real_cluster.request("DELETE", f"{path}/gone")
     result = restored(etcd_snapshots.save(real_cluster.etcd_url, tmp_path / "backup.db"))
     assert len(result.records) > 150
-    assert not [each for each in result.skipped if each.resource != "podsecuritypolicies"], result.skipped
+    assert not [
+        skipped_object for skipped_object in result.skipped if skipped_object.resource != "podsecuritypolicies"
+    ], result.skipped
     values = {record.key: json.loads(record.value) for record in result.records}
     for route, prefix in {
         f"/api/v1/namespaces/{namespace}/configmaps": f"/configmaps/{namespace}/",

@@ -278,16 +278,16 @@ async def test_informers_receive_the_recorded_events(env: Env, tmp_path: Path, s
         await asyncio.sleep(10)
         await recorded.cluster.delete("v1", "ConfigMap", "new")
         await asyncio.sleep(10)
-    seen: list[tuple[float, str, str]] = []
+    received: list[tuple[float, str, str]] = []
     observed: list[RecordedChange] = []
     async with async_plane(env=env, nodes=0, controllers=()) as cluster, TaskGroup("test") as group:
         replay = Replay(tmp_path / "r")
         store = cluster.plane.server.store
         began = env.monotonic()
 
-        def note(what: str, found: Any) -> None:
-            if found.metadata.namespace == "default" and "n" in found.data:
-                seen.append((round(env.monotonic() - began), what, f"{found.metadata.name}={found.data['n']}"))
+        def note(event: str, obj: Any) -> None:
+            if obj.metadata.namespace == "default" and "n" in obj.data:
+                received.append((round(env.monotonic() - began), event, f"{obj.metadata.name}={obj.data['n']}"))
 
         informers = InformerFactory(cluster.client, env)
         informers.informer(MAPS).add_handler(
@@ -302,7 +302,7 @@ async def test_informers_receive_the_recorded_events(env: Env, tmp_path: Path, s
         await asyncio.sleep(1)
         group.cancel()
     times = [0 if math.isinf(speed) else round(at / speed) for at in (0, 10, 20, 30)]
-    assert seen == [
+    assert received == [
         (times[0], "+", "old=1"),
         (times[1], "+", "new=1"),
         (times[2], "~", "old=2"),

@@ -63,10 +63,10 @@ async def test_restored_records_equal_the_original_ones(env: Env, tmp_path: Path
         stored = {record.key: record for record in cluster.plane.server.store.list("").records}
     result = restored(path)
     assert {record.key: json.loads(record.value) for record in result.records} == {
-        key: json.loads(each.value) for key, each in stored.items()
+        key: json.loads(stored_object.value) for key, stored_object in stored.items()
     }
     assert {record.key: record.revision for record in result.records} == {
-        key: each.revision for key, each in stored.items()
+        key: stored_object.revision for key, stored_object in stored.items()
     }
     assert [record.revision for record in result.records] == sorted(record.revision for record in result.records)
     assert result.revision == result.records[-1].revision
@@ -222,7 +222,9 @@ def test_unserved_resources_are_reported(tmp_path: Path) -> None:
 def test_objects_of_several_stores_keep_their_order(tmp_path: Path) -> None:
     """No two objects share a revision, and an object's resourceVersion is its revision."""
     versions = {"a": "5", "b": "5", "c": "6", "d": "9", "e": "5"}
-    path = snapshot_of(tmp_path / "s", *[config_map(name, resourceVersion=each) for name, each in versions.items()])
+    path = snapshot_of(
+        tmp_path / "s", *[config_map(name, resourceVersion=stored_object) for name, stored_object in versions.items()]
+    )
     records = restored(path).records
     names = [item.key[-1] for item in records]
     assert names == ["a", "b", "e", "c", "d"]

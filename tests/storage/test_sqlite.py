@@ -221,11 +221,11 @@ async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path:
     chance = random.Random(9)
     for _ in range(40 if soak else 4):
         acknowledged = kill_writer(tmp_path, revision, after=chance.randrange(50, 400))
-        found, records = await content(env, tmp_path / "data")
-        assert found >= acknowledged
+        stored, records = await content(env, tmp_path / "data")
+        assert stored >= acknowledged
         for line in (tmp_path / "staged").read_text().splitlines():
             kind, number, key = line.split()
-            if int(number) <= found:
+            if int(number) <= stored:
                 state = {other: written for other, written in state.items() if other != key}
                 if kind == "+":
                     state[key] = int(number)
@@ -236,7 +236,7 @@ async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path:
                 page = store.list("", revision=then)
                 assert {record.key: record.revision for record in page.records} == states[then]
         assert all(record.value == b"%d " % record.revision * 300 for record in records)
-        revision = found
+        revision = stored
 
 
 async def test_truncated_wal_opens_to_a_prefix(env: Env, tmp_path: Path, soak: bool) -> None:
@@ -518,8 +518,8 @@ class Gate(SqliteFile):
 async def gated(env: Env, directory: Path) -> AsyncIterator[tuple[SqliteStore, Gate]]:
     """A store behind a gate, which is closed at first."""
     gate = Gate(directory / FILE_NAME)
-    held = DataDirectory(directory)
-    store = SqliteStore(env, held, gate, gate.load(), retention=Retention(), inline=False)
+    data_directory = DataDirectory(directory)
+    store = SqliteStore(env, data_directory, gate, gate.load(), retention=Retention(), inline=False)
     yield store, gate
     gate.open.set()
     await store.close()
@@ -600,10 +600,10 @@ async def test_failed_commit_fails_all_staged_writes(env: Env, tmp_path: Path) -
 @pytest.mark.real_loop
 async def test_write_of_a_cancelled_caller_is_committed(env: Env, tmp_path: Path) -> None:
     async with gated(env, tmp_path) as (store, gate):
-        gone = asyncio.ensure_future(put(store, "/pods/default/a"))
+        cancelled = asyncio.ensure_future(put(store, "/pods/default/a"))
         await turns()
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
         gate.open.set()
         await put(store, "/pods/default/b")
         assert store.count("/pods/") == 2

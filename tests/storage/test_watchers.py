@@ -18,9 +18,9 @@ class Counting(Watcher):
 
 
 def watcher(index: WatcherIndex, prefix: str) -> Counting:
-    made = Counting(index, prefix, 1, [], 10)
-    index.add(made)
-    return made
+    new_watcher = Counting(index, prefix, 1, [], 10)
+    index.add(new_watcher)
+    return new_watcher
 
 
 def change(key: str, revision: int = 2) -> Change:
@@ -31,9 +31,9 @@ def test_watchers_of_other_prefixes_are_not_notified() -> None:
     index = WatcherIndex()
     others = [watcher(index, f"coordination.k8s.io/leases/kube-node-lease/node-{i}") for i in range(100)]
     others += [watcher(index, f"/configmaps/ns-{i}/") for i in range(100)]
-    mine = watcher(index, "/pods/")
+    pod_watcher = watcher(index, "/pods/")
     index.publish([change("/pods/default/a"), change("/pods/default/b", 3)], ["/pods/", "/pods/"])
-    assert mine.bothered == 1
+    assert pod_watcher.bothered == 1
     assert sum(other.bothered for other in others) == 0
 
 
@@ -70,23 +70,23 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
     received: list[tuple[str, int]] = []
 
     def taking(name: str, *, takes: bool = True) -> Counting:
-        made = watcher(index, "/pods/")
+        new_watcher = watcher(index, "/pods/")
 
         def take(batch: list[Change]) -> bool:
             received.append((name, batch[0].revision))
             return takes
 
-        made.handler = take
-        return made
+        new_watcher.handler = take
+        return new_watcher
 
     first, second = taking("first"), taking("second")
-    waiting = [asyncio.ensure_future(each.changed()) for each in (first, second)]
+    waiting = [asyncio.ensure_future(watcher_.changed()) for watcher_ in (first, second)]
     await asyncio.sleep(0)
     index.publish([change("/pods/default/a", 1)], ["/pods/"], direct=True)
     assert received == [], "what was there before they began is not for them"
     index.publish([change("/pods/default/a", 2)], ["/pods/"], direct=True)
     assert received == [("first", 2), ("second", 2)]
-    assert not any(each.done() for each in waiting)
+    assert not any(watcher_.done() for watcher_ in waiting)
     index.publish([change("/pods/default/a", 3)], ["/pods/"])
     await asyncio.gather(*waiting)
     assert [first.take()[0].revision, second.take()[0].revision] == [3, 3], "not every write may be taken at once"
@@ -99,7 +99,7 @@ async def test_waiting_watchers_take_changes_directly_or_are_woken_in_order(env:
     assert [first.take()[0].revision, second.take()[0].revision] == [4, 4]
 
     third = taking("third", takes=False)
-    waiting = [asyncio.ensure_future(each.changed()) for each in (first, second, third)]
+    waiting = [asyncio.ensure_future(watcher_.changed()) for watcher_ in (first, second, third)]
     await asyncio.sleep(0)
     index.publish([change("/pods/default/a", 5)], ["/pods/"], direct=True)
     await waiting[2]

@@ -25,7 +25,7 @@ def config_map(name: str = "a", data: dict[str, Any] | None = None, **meta: Any)
 
 
 @cases(
-    "expected, found, text",
+    "expected, is_different, text",
     {
         "one additional": (
             [config_map()],
@@ -65,8 +65,8 @@ def config_map(name: str = "a", data: dict[str, Any] | None = None, **meta: Any)
         ),
     },
 )
-def test_a_difference_is_found(expected: list[Any], found: list[Any], text: str) -> None:
-    (difference,) = differences(state(*expected), state(*expected), state(*found))
+def test_a_difference_is_found(expected: list[Any], is_different: list[Any], text: str) -> None:
+    (difference,) = differences(state(*expected), state(*expected), state(*is_different))
     assert difference.text == text
     assert described([difference] * 12).endswith("and 2 more")
 

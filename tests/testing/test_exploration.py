@@ -73,9 +73,9 @@ def correct() -> App:
     app = App("correct")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> None:
-        labels = {"thing": found.metadata.name}
-        meta = {"name": found.metadata.name, "labels": labels}
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        labels = {"thing": obj.metadata.name}
+        meta = {"name": obj.metadata.name, "labels": labels}
         await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
 
     return app
@@ -86,10 +86,10 @@ def creates_again() -> App:
     app = App("creates-again")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         if ctx.owned(CONFIG_MAPS):
             return
-        body = child(found.metadata, generateName="child-")
+        body = child(obj.metadata, generateName="child-")
         try:
             await ctx.client.create(CONFIG_MAPS.raw, body, "default")
         except (ConnectionError, TimeoutError):
@@ -103,10 +103,10 @@ def trusts_its_cache() -> App:
     app = App("trusts-its-cache")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> Requeue | None:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> Requeue | None:
         if ctx.owned(CONFIG_MAPS):
             return None
-        await ctx.client.create(CONFIG_MAPS.raw, child(found.metadata, generateName="child-"), "default")
+        await ctx.client.create(CONFIG_MAPS.raw, child(obj.metadata, generateName="child-"), "default")
         return Requeue(5.0)
 
     return app
@@ -235,9 +235,9 @@ def test_the_log_has_the_reason_of_a_denied_request() -> None:
     app = App("invalid")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         await ctx.apply(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": found.metadata.name}, "data": {"/": "x"}}
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}, "data": {"/": "x"}}
         )
 
     with pytest.raises(ExplorationFailed) as failed:
@@ -249,10 +249,10 @@ def test_an_operator_that_never_stops_writing_fails() -> None:
     app = App("restless")
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> Requeue:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> Requeue:
         data = {"now": str(ctx.env.monotonic())}
         await ctx.apply(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": found.metadata.name}, "data": data}
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}, "data": data}
         )
         return Requeue(60.0)
 
@@ -265,9 +265,9 @@ def test_claims_get_volumes() -> None:
     app = App("claims")
 
     @app.controller(THINGS, owns=(PERSISTENT_VOLUME_CLAIMS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        meta = {"name": found.metadata.name}
+        meta = {"name": obj.metadata.name}
         await ctx.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
 
     async def with_pods(cluster: AsyncCluster) -> None:
@@ -284,22 +284,22 @@ def test_claims_get_volumes() -> None:
 
 
 def test_a_restarted_reconciler_has_no_state() -> None:
-    app, made = App("memory"), []
+    app, memory = App("memory"), []
 
     @app.controller(THINGS, owns=(CONFIG_MAPS,))
     class Remembering(Reconciler[Thing]):
         def __init__(self) -> None:
             self.synced = 0
-            made.append(self)
+            memory.append(self)
 
         async def reconcile(self, obj: Thing, ctx: Context[Thing]) -> None:
             self.synced += 1
             await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}})
 
     explore(app, three_things, seeds=[0, 1, 2], **ALONE)
-    working = [child for child in made if child.synced]
+    working = [child for child in memory if child.synced]
     assert len(working) > 3, "at least one for each run, and one for each restart"
-    assert made[0] not in working, "the one of the declaration is never used here"
+    assert memory[0] not in working, "the one of the declaration is never used here"
 
 
 def test_definitions_with_a_conversion_webhook_are_rejected() -> None:
@@ -315,10 +315,10 @@ def test_definitions_with_a_conversion_webhook_are_rejected() -> None:
 
 def test_invariants_of_simulations_work_as_well() -> None:
     class Counted(Invariant):
-        made = 0
+        count = 0
 
         def __init__(self) -> None:
-            Counted.made += 1
+            Counted.count += 1
             self.writes = 0
 
         def committed(self, change: Change, origin: Origin | None) -> None:
@@ -330,7 +330,7 @@ def test_invariants_of_simulations_work_as_well() -> None:
 
     with pytest.raises(ExplorationFailed, match="Violation: too few"):
         explore(correct(), three_things, [Counted], seeds=[4], shrink_runs=3, **ALONE)
-    assert Counted.made == 2, "one for the run, one without faults"
+    assert Counted.count == 2, "one for the run, one without faults"
 
 
 def test_the_state_is_read_by_kind() -> None:

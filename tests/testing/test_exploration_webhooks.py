@@ -131,19 +131,19 @@ def boxes(failure_policy: Literal["Fail", "Ignore"]) -> App:
     app = App("boxes")
 
     @app.mutating(BOXES, failure_policy=failure_policy)
-    async def one_litre(found: Box, _request: AdmissionRequest[Box]) -> Box | None:
-        return None if found.spec.litres else msgspec.structs.replace(found, spec=BoxSpec(litres=1))
+    async def one_litre(obj: Box, _request: AdmissionRequest[Box]) -> Box | None:
+        return None if obj.spec.litres else msgspec.structs.replace(obj, spec=BoxSpec(litres=1))
 
     @app.validating(BOXES)
-    async def not_too_large(found: Box, _request: AdmissionRequest[Box]) -> None:
-        if found.spec.litres > 100:
+    async def not_too_large(obj: Box, _request: AdmissionRequest[Box]) -> None:
+        if obj.spec.litres > 100:
             raise Denied("too large", reason="Invalid")
 
     @app.controller(BOXES, owns=(CONFIG_MAPS,))
-    async def sync(found: Box, ctx: Context[Box]) -> None:
-        data = {"litres": str(found.spec.litres)}
+    async def sync(obj: Box, ctx: Context[Box]) -> None:
+        data = {"litres": str(obj.spec.litres)}
         await ctx.apply(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": found.metadata.name}, "data": data}
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}, "data": data}
         )
 
     return app
@@ -187,7 +187,7 @@ def test_an_operator_that_relies_on_a_webhook_whose_failures_are_ignored_is_foun
 
 
 @cases(
-    "how, seconds, text",
+    "failure, seconds, text",
     {
         "refused": ("refused", 0.0, "boxes.webhooks.test:443: connect: connection refused"),
         "timed out": ("timed out", 10.0, "context deadline exceeded"),
@@ -196,12 +196,12 @@ def test_an_operator_that_relies_on_a_webhook_whose_failures_are_ignored_is_foun
     },
 )
 async def test_a_call_that_fails_fails_the_write_of_the_operator(
-    env: Env, how: WebhookFailure, seconds: float, text: str
+    env: Env, failure: WebhookFailure, seconds: float, text: str
 ) -> None:
     async with running(env, OPTIONS, (), simulated_program(boxes("Fail"))) as simulation:
         client, webhooks = other_client(simulation), simulation.webhooks
         assert webhooks is not None
-        webhooks.fail(how, 2)
+        webhooks.fail(failure, 2)
         began = env.monotonic()
         kind = BOXES.kind.raw
         await simulation.user.create(kind, box("v2", "a"), "default")

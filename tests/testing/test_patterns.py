@@ -94,7 +94,7 @@ def test_there_is_a_fault_for_each_point(pattern: Any, expected: tuple[Any, ...]
 
 
 @cases(
-    "given, expected",
+    "pattern, expected",
     {
         "sieve: all patterns": ("sieve", PATTERNS),
         "one pattern": ("stale", ("stale",)),
@@ -102,14 +102,14 @@ def test_there_is_a_fault_for_each_point(pattern: Any, expected: tuple[Any, ...]
         "list of patterns": (["stale", "intermediate"], ("stale", "intermediate")),
     },
 )
-def test_patterns_have_names(given: Any, expected: tuple[str, ...]) -> None:
-    assert patterns_of(given) == expected
+def test_patterns_have_names(pattern: Any, expected: tuple[str, ...]) -> None:
+    assert patterns_of(pattern) == expected
 
 
-@cases("given", {"unknown": ("sieves",), "empty list": ([],), "empty": ("",)})
-def test_other_names_are_rejected(given: Any) -> None:
+@cases("pattern", {"unknown": ("sieves",), "empty list": ([],), "empty": ("",)})
+def test_other_names_are_rejected(pattern: Any) -> None:
     with pytest.raises(ValueError, match=r"faults is a number, 'sieve', or some of stale, intermediate, unob"):
-        explore(correct(), three_things, faults=given, **ALONE)
+        explore(correct(), three_things, faults=pattern, **ALONE)
 
 
 def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +129,7 @@ def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @cases(
-    "given, text",
+    "pattern, text",
     {
         "short": ((18, 18, 0.4, ("*",), 1), "18 runs, with a fault at every point, about 1 s"),
         "long": (
@@ -142,8 +142,8 @@ def test_a_correct_operator_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ),
     },
 )
-def test_what_is_said_before_it_starts(given: tuple[int, int, float, tuple[str, ...], int], text: str) -> None:
-    runs, points, seconds, controllers, nodes = given
+def test_what_is_said_before_it_starts(pattern: tuple[int, int, float, tuple[str, ...], int], text: str) -> None:
+    runs, points, seconds, controllers, nodes = pattern
     assert announcement(runs, points, seconds, SimulationOptions(nodes=nodes, controllers=controllers)) == text
 
 

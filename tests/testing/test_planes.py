@@ -384,15 +384,15 @@ def test_a_plane_can_be_brought_back_to_its_beginning(controllers: tuple[str, ..
         other = cluster.new_namespace()
         for item in (cluster, other):
             item.create(_replica_set("web", 2))
-            held = {"name": "held", "finalizers": ["example.com/forever"]}
-            item.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+            metadata = {"name": "held", "finalizers": ["example.com/forever"]}
+            item.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         cluster.patch("v1", "Node", "node-0", {"metadata": {"labels": {"changed": "yes"}}})
         cluster.delete("v1", "Node", "node-1")
         cluster.reset()
         assert cluster.list("apps/v1", "ReplicaSet") == cluster.list("v1", "Pod") == []
-        names = [found["metadata"]["name"] for found in cluster.list("v1", "Namespace")]
+        names = [namespace["metadata"]["name"] for namespace in cluster.list("v1", "Namespace")]
         assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
-        assert "held" not in [found["metadata"]["name"] for found in cluster.list("v1", "ConfigMap")]
+        assert "held" not in [namespace["metadata"]["name"] for namespace in cluster.list("v1", "ConfigMap")]
         nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in cluster.list("v1", "Node")}
         assert list(nodes) == ["node-0", "node-1"]
         assert "changed" not in nodes["node-0"]

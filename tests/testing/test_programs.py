@@ -29,8 +29,8 @@ def config_map(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
-def is_there(found: object) -> bool:
-    return found is not None
+def is_there(obj: object) -> bool:
+    return obj is not None
 
 
 class Beater:

@@ -48,8 +48,8 @@ def greeter() -> App:
     app = App("greeter")
 
     @app.controller(THINGS, name="greet", owns=(CONFIG_MAPS,), reads=(SECRETS,))
-    async def greet(found: Thing, ctx: Context[Thing]) -> None:
-        match found.spec.greet:
+    async def greet(obj: Thing, ctx: Context[Thing]) -> None:
+        match obj.spec.greet:
             case "nobody":
                 ctx.condition("Ready", False, reason="NobodyThere", message="there is nobody to greet")
                 ctx.event("Normal", "Waiting", "for somebody")
@@ -60,13 +60,13 @@ def greeter() -> App:
                 await ctx.client.delete(SECRETS, "secret", "default")
             case "jobs":
                 await ctx.client.list(JOBS, "default")
-        await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": found.metadata.name}})
+        await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}})
 
     return app
 
 
-def there(found: Any) -> bool:
-    return found is not None
+def there(obj: Any) -> bool:
+    return obj is not None
 
 
 def test_an_app_runs_as_it_is(pilothouse: Cluster) -> None:
@@ -130,9 +130,9 @@ async def test_a_missing_right_fails_the_test(env: Env, greet: str, right: str) 
     app = App("greeter")
 
     @app.controller(THINGS, name="greet", owns=(CONFIG_MAPS,), reads=(SECRETS,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         try:
-            if found.spec.greet == "secretly":
+            if obj.spec.greet == "secretly":
                 await ctx.client.delete(SECRETS, "secret", "default")
             else:
                 await ctx.client.list(JOBS, "default")
@@ -150,7 +150,7 @@ async def test_a_role_that_grants_more_than_its_writer_has_is_a_missing_right(en
     app = App("greeter")
 
     @app.controller(THINGS, name="greet", owns=(ROLES,))
-    async def sync(found: Thing, ctx: Context[Thing]) -> None:
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
         rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
         await ctx.apply(
             {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"}, "rules": rules}

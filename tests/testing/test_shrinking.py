@@ -11,20 +11,20 @@ NUMBERS = tuple(range(16))
 
 @pytest.mark.parametrize("needed", [(), (0,), (15,), (3, 4), (0, 15), (1, 7, 8), tuple(range(0, 16, 2)), NUMBERS])
 def test_what_is_needed_is_what_is_left(needed: tuple[int, ...]) -> None:
-    found, runs = shrink(NUMBERS, lambda parts: set(needed) <= set(parts), most=1000)
-    assert found == needed
+    shrunk, runs = shrink(NUMBERS, lambda parts: set(needed) <= set(parts), most=1000)
+    assert shrunk == needed
     assert runs <= 200
 
 
 @pytest.mark.parametrize("pair", list(itertools.combinations(range(5), 2)))
 def test_every_pair_is_found(pair: tuple[int, int]) -> None:
-    found, _runs = shrink(tuple(range(5)), lambda parts: set(pair) <= set(parts), most=1000)
-    assert found == pair
+    shrunk, _runs = shrink(tuple(range(5)), lambda parts: set(pair) <= set(parts), most=1000)
+    assert shrunk == pair
 
 
 def test_of_several_reasons_one_is_left() -> None:
-    found, _runs = shrink(NUMBERS, lambda parts: 3 in parts or 12 in parts, most=1000)
-    assert found in ((3,), (12,))
+    shrunk, _runs = shrink(NUMBERS, lambda parts: 3 in parts or 12 in parts, most=1000)
+    assert shrunk in ((3,), (12,))
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, 5, 9])
@@ -36,9 +36,9 @@ def test_it_stops_after_its_runs_with_what_it_has(most: int) -> None:
         calls += 1
         return {3, 12} <= set(parts)
 
-    found, runs = shrink(NUMBERS, fails, most=most)
+    shrunk, runs = shrink(NUMBERS, fails, most=most)
     assert (calls, runs) == (most, most)
-    assert {3, 12} <= set(found)
+    assert {3, 12} <= set(shrunk)
 
 
 def test_no_subset_is_tried_twice() -> None:

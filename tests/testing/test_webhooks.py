@@ -64,20 +64,20 @@ async def test_objects_are_converted_validated_and_defaulted(cluster: AsyncClust
 async def test_caches_are_filled_with_objects_that_are_stored_in_another_version(
     cluster: AsyncCluster, example: ModuleType
 ) -> None:
-    app, seen = App("backups"), []
+    app, observed = App("backups"), []
 
     @app.controller(CustomResource(V2[0], example.Backup, versions=(example.V1,), stored="v1"))
     async def sync(backup: Any, _ctx: Any) -> None:
-        seen.append((backup.metadata.name, backup.spec.retention.copies))
+        observed.append((backup.metadata.name, backup.spec.retention.copies))
 
     for _ in range(2):
-        seen.clear()
+        observed.clear()
         async with cluster.running(app):
             if not await cluster.list(*V2):
                 await cluster.create(backup(V2[0], "two", schedule="0 3 * * *", retention={"copies": 2}))
                 await cluster.create(backup(V1[0], "one", schedule="0 3 * * *", keep=1))
             await asyncio.sleep(5)
-            assert sorted(seen) == [("one", 1), ("two", 2)]
+            assert sorted(observed) == [("one", 1), ("two", 2)]
     assert (await cluster.get(*V1, "one"))["spec"]["keep"] == 1
     with pytest.raises(InternalError, match="connection refused"):
         await cluster.create(backup(V2[0], "three", schedule="0 3 * * *"))

@@ -57,11 +57,11 @@ class AuditedServer(ApiServer):
     def _refuse_what_roles_forbid(self, identity: Identity, info: RequestInfo) -> None:
         if not is_manager(identity):
             return
-        asked = Attributes.of(info)
-        decision = self._roles.authorize(identity, asked)
-        self.decisions.append((identity, asked, decision))
+        attributes = Attributes.of(info)
+        decision = self._roles.authorize(identity, attributes)
+        self.decisions.append((identity, attributes, decision))
         if not decision.allowed:
-            raise forbidden(identity, asked, decision.reason)
+            raise forbidden(identity, attributes, decision.reason)
 
     async def handle(
         self, request: Request, identity: Identity, read_body: ReadBody | None = None

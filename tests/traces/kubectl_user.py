@@ -94,9 +94,9 @@ class KubectlUser:
         body = {"metadata": {"labels": labels}}
         await self.request("PATCH", self.path("Pod", pod), body, "application/merge-patch+json")
 
-    async def patch(self, kind: str, name: str, body: Any, how: str) -> None:
+    async def patch(self, kind: str, name: str, body: Any, content_type: str) -> None:
         """``kubectl patch --type=merge`` or ``json``."""
-        await self.request("PATCH", self.path(kind, name), body, f"application/{how}-patch+json")
+        await self.request("PATCH", self.path(kind, name), body, f"application/{content_type}-patch+json")
 
     async def delete(self, kind: str, name: str, cascade: str = "Background") -> None:
         """``kubectl delete --cascade=…``."""

@@ -71,6 +71,6 @@ _line = msgspec.json.Decoder(Record)
 def recorded(scenario: str, hashes: Sequence[str] = (HASH,)) -> list[Record]:
     """The recorded requests, with the placeholders HASH1, HASH2 … replaced by hashes."""
     text = (DATA / f"{scenario}.jsonl").read_bytes()
-    for number, each in enumerate(hashes, 1):
-        text = re.sub(rb"HASH%d\b" % number, each.encode(), text)
+    for number, revision in enumerate(hashes, 1):
+        text = re.sub(rb"HASH%d\b" % number, revision.encode(), text)
     return [_line.decode(line) for line in text.splitlines()]

@@ -131,8 +131,8 @@ async def _config_map(user: KubectlUser, name: str, *owners: Doc, namespace: str
     if references:
         metadata["ownerReferences"] = references
     manifest = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).decode()
-    (made,) = await user.create(manifest)
-    return {"name": name, "uid": made["metadata"]["uid"]}
+    (created,) = await user.create(manifest)
+    return {"name": name, "uid": created["metadata"]["uid"]}
 
 
 _BLOCKING = {"blockOwnerDeletion": True}
@@ -172,8 +172,8 @@ async def garbage(user: KubectlUser) -> None:
     await user.at(26.465)
     await _config_map(user, "child-elsewhere", here | _BLOCKING, namespace=OTHER_NAMESPACE)
     await user.at(30.703)
-    nobody = {"name": "nobody", "uid": "11111111-2222-3333-4444-555555555555"}
-    await _config_map(user, "child-dangling", nobody | _BLOCKING)
+    missing_owner = {"name": "nobody", "uid": "11111111-2222-3333-4444-555555555555"}
+    await _config_map(user, "child-dangling", missing_owner | _BLOCKING)
     await user.at(34.919)
     wrong = {"name": "owner-4", "uid": "11111111-2222-3333-4444-666666666666"}
     await _config_map(user, "child-wrong-uid", wrong | _BLOCKING)

@@ -114,4 +114,4 @@ def test_events_are_upstreams(which: int) -> None:
 
 @SEEDS
 def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
-    assert not [str(asked) for _who, asked, decision in played(which).decisions if not decision.allowed]
+    assert not [str(attributes) for _user, attributes, decision in played(which).decisions if not decision.allowed]

@@ -90,8 +90,8 @@ def lines(trace: Trace) -> list[str]:
     """Jobs are numbered in order of creation."""
     numbers: dict[str, int] = {}
 
-    def number(found: re.Match[str]) -> str:
-        return f"tick-{numbers.setdefault(found[1], len(numbers))}"
+    def number(match: re.Match[str]) -> str:
+        return f"tick-{numbers.setdefault(match[1], len(numbers))}"
 
     result = trace.lines([record for record in trace.of(USER) if not record.is_read])
     return [_TIME.sub("TIME", _MINUTES.sub(number, line)) for line in result]

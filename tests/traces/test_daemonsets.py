@@ -56,8 +56,8 @@ class Daemons:
         self._stage = user
         self._sets = f"apis/apps/v1/namespaces/{user.namespace}/daemonsets"
 
-    async def _merge(self, path: str, body: object, how: str = "merge") -> None:
-        await self._stage.request("PATCH", path, body, f"application/{how}-patch+json")
+    async def _merge(self, path: str, body: object, content_type: str = "merge") -> None:
+        await self._stage.request("PATCH", path, body, f"application/{content_type}-patch+json")
 
     async def create(self, pool: str, strategy: str = "") -> None:
         manifest = AGENT % (strategy, pool)
@@ -163,8 +163,8 @@ STEPS: Mapping[str, tuple[Steps, Steps]] = {
 def upstream(scenario: str) -> Trace:
     """The recorded requests, with our names of nodes."""
     text = (DATA / f"{scenario}.jsonl").read_text().replace("ds-node-", "node-")
-    for number, each in enumerate(HASHES[scenario], 1):
-        text = re.sub(rf"HASH{number}\b", each, text)
+    for number, revision in enumerate(HASHES[scenario], 1):
+        text = re.sub(rf"HASH{number}\b", revision, text)
     return Trace(msgspec.json.decode(line, type=Record) for line in text.splitlines())
 
 

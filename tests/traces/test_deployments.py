@@ -37,9 +37,9 @@ class Kubectl:
     def __init__(self, user: KubectlUser) -> None:
         self._stage = user
 
-    async def _patch(self, body: object, how: str = "strategic-merge") -> None:
+    async def _patch(self, body: object, content_type: str = "strategic-merge") -> None:
         path = self._stage.path("Deployment", "web")
-        await self._stage.request("PATCH", path, body, f"application/{how}-patch+json")
+        await self._stage.request("PATCH", path, body, f"application/{content_type}-patch+json")
 
     async def create(self, replicas: int, **spec: Any) -> None:
         containers = [{"name": "main", "image": f"{IMAGE}3.10"}]
@@ -191,15 +191,15 @@ def conditions(records: list[Record]) -> dict[str, list[Any]]:
     the same look, and the next look knows nothing of it. And but for what is said while there is no new ReplicaSet yet
     (``Recreate``): whether a pod's end is counted before it is there is a matter of milliseconds.
     """
-    said: dict[str, list[Any]] = {}
+    statuses: dict[str, list[Any]] = {}
     for record in records:
         if record.is_status and record.code < 400:
             for item in record.status.get("conditions", ()):
                 words = [item["status"], item["reason"], item["message"]]
                 passing = item["reason"] == "NewReplicaSetCreated" or item["message"] == NOT_YET
-                if not passing and said.setdefault(item["type"], [None])[-1] != words:
-                    said[item["type"]].append(words)
-    return said
+                if not passing and statuses.setdefault(item["type"], [None])[-1] != words:
+                    statuses[item["type"]].append(words)
+    return statuses
 
 
 def turns(steps: list[tuple[Any, ...]]) -> dict[str, list[int]]:

@@ -51,9 +51,9 @@ def played(seed: int) -> AuditedServer:
 
 def statuses(records: list[Record]) -> list[Record]:
     """The status writes and their verbs, without rejected ones."""
-    mine = [record for record in records if record.user == USER and not record.is_read and not record.is_event]
-    assert {(item.verb, item.resource) for item in mine} == {("update", "poddisruptionbudgets/status")}
-    return [item for item in mine if item.code == 200]
+    own_records = [record for record in records if record.user == USER and not record.is_read and not record.is_event]
+    assert {(item.verb, item.resource) for item in own_records} == {("update", "poddisruptionbudgets/status")}
+    return [item for item in own_records if item.code == 200]
 
 
 def figures(record: Record) -> tuple[int, int, int, int, int, int]:
@@ -121,13 +121,13 @@ def test_no_conflicts_with_the_own_last_write(which: int) -> None:
 
 @pytest.mark.parametrize("which", range(4))
 def test_the_bootstrap_roles_allow_every_request(which: int) -> None:
-    assert not [str(asked) for _who, asked, decision in played(which).decisions if not decision.allowed]
+    assert not [str(attributes) for _user, attributes, decision in played(which).decisions if not decision.allowed]
 
 
 def test_events_are_upstreams() -> None:
     def outcomes(records: list[Record]) -> list[tuple[str, int, str]]:
-        mine = [record for record in records if record.user == USER and record.is_event]
-        return [(item.verb, item.body["count"], item.body["message"]) for item in mine]
+        own_records = [record for record in records if record.user == USER and record.is_event]
+        return [(item.verb, item.body["count"], item.body["message"]) for item in own_records]
 
     ours, theirs = played(0).records, recorded(SCENARIO)
     assert outcomes(ours) == outcomes(theirs)
@@ -164,11 +164,11 @@ async def rarities(user: KubectlUser) -> None:
 
 def test_bootstrap_roles_allow_rare_requests() -> None:
     server = replay(SCENARIO, rarities)
-    mine = [item for item in server.decisions if item[0].user.endswith(f":{USER}")]
-    assert not [str(asked) for _who, asked, decision in mine if not decision.allowed]
-    asked = {(each.verb, each.resource, each.subresource) for _who, each, _decision in mine}
-    assert {("get", "widgets", "scale"), ("patch", "pods", "status")} <= asked
-    assert ("update", "poddisruptionbudgets", "status") in asked
+    own_decisions = [item for item in server.decisions if item[0].user.endswith(f":{USER}")]
+    assert not [str(attributes) for _user, attributes, decision in own_decisions if not decision.allowed]
+    attributes = {(decided.verb, decided.resource, decided.subresource) for _user, decided, _decision in own_decisions}
+    assert {("get", "widgets", "scale"), ("patch", "pods", "status")} <= attributes
+    assert ("update", "poddisruptionbudgets", "status") in attributes
     last = [
         record for record in server.records if record.user == USER and record.resource == "poddisruptionbudgets/status"
     ][-1]

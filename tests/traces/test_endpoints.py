@@ -43,8 +43,8 @@ def test_endpoints_writes_are_upstreams(seed: int) -> None:
         for record in server.records
         if record.user == USER and not record.is_read and not record.is_event
     ]
-    seen = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
-    theirs = [essence(item) for item in seen if item.name == "web"]
+    own_records = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
+    theirs = [essence(item) for item in own_records if item.name == "web"]
     first_of_two = theirs.pop(1)
     assert '"ready": ["a"]' in first_of_two
     one_by_one = [item for item in ours if '"ready": ["b"]' in item or '"ready": ["a"]' in item][:1]

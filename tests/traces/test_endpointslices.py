@@ -100,8 +100,8 @@ def test_endpoint_slice_writes_are_upstreams(seed: int) -> None:
         for record in server.records
         if record.user == USER and not record.is_read and not record.is_event
     ]
-    seen = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
-    theirs = [essence(item) for item in seen if item.resource == "endpointslices"]
+    own_records = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
+    theirs = [essence(item) for item in own_records if item.resource == "endpointslices"]
     one_by_one = 1  # the write that shows only the first of the two pods, which take the place of the placeholder
     assert len(theirs) == 9
     if len(ours) == len(theirs):

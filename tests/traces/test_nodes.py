@@ -254,9 +254,9 @@ def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
         records = [record for record in writes(trace, user) if record.resource in resources]
         for doc in trace.docs(records):
             taints = (doc["body"].get("spec") or {}).get("taints") or []
-            what = "" if doc["verb"] == "update" else [*sorted(doc["body"]), *(taint["effect"] for taint in taints)]
-            if what != ["metadata"]:
-                result.setdefault(doc["where"], []).append(f"{user}: {doc['verb']} {doc['resource']} {what}")
+            fields = "" if doc["verb"] == "update" else [*sorted(doc["body"]), *(taint["effect"] for taint in taints)]
+            if fields != ["metadata"]:
+                result.setdefault(doc["where"], []).append(f"{user}: {doc['verb']} {doc['resource']} {fields}")
     return result
 
 
@@ -282,14 +282,14 @@ def reads(trace: Trace, user: str) -> Counter[str]:
 def test_additional_reads() -> None:
     """Every difference, in runs without latency and so without conflicts."""
     ours, theirs = replayed("13-node-silent", 0), upstream("13-node-silent")
-    mine, its = reads(ours, NODE_CONTROLLERS), reads(theirs, NODE_CONTROLLERS)
+    additional, its = reads(ours, NODE_CONTROLLERS), reads(theirs, NODE_CONTROLLERS)
     pods = {
         name: f"get v1 pods 13-node-silent/{name} newest" for name in ("short", "forever", "default", "web-GENERATED")
     }
     node = "get v1 nodes /silent-0 newest"
     # The node before it is declared silent, and before pods go, twice; each pod before it is marked.
-    assert mine - its == Counter({node: 3, **dict.fromkeys(pods.values(), 1)})
-    assert not its - mine
+    assert additional - its == Counter({node: 3, **dict.fromkeys(pods.values(), 1)})
+    assert not its - additional
     assert reads(ours, POD_GC) == Counter({node: 1}), "whether the node is still out of service"
     assert not reads(theirs, POD_GC)
 

@@ -49,8 +49,10 @@ def test_pods_come_before_the_status_that_observes_the_generation(seed: int) -> 
 
 def test_owner_is_read_once_before_adoptions_and_not_before_releases(seed: int) -> None:
     for trace in both("02-replicaset-adoption", seed):
-        shown = [f"{r.verb} {r.name}" for r in trace.of(REPLICA_SETS) if r.verb in ("get", "patch") and r.code == 200]
-        assert shown == [
+        requests = [
+            f"{r.verb} {r.name}" for r in trace.of(REPLICA_SETS) if r.verb in ("get", "patch") and r.code == 200
+        ]
+        assert requests == [
             "get web",
             "patch orphan-a",
             "patch orphan-b",
@@ -62,19 +64,19 @@ def test_owner_is_read_once_before_adoptions_and_not_before_releases(seed: int) 
 
 def test_owner_finalizer_is_removed_after_its_dependents(seed: int) -> None:
     for trace in both("02-replicaset-adoption", seed):
-        shown = [f"{r.verb} {r.resource}" for r in trace.of(GARBAGE) if r.code == 200 and r.t > 12]
-        assert shown[:3] == ["patch pods"] * 3
-        assert shown[-2:] == ["get replicasets", "patch replicasets"]
+        requests = [f"{r.verb} {r.resource}" for r in trace.of(GARBAGE) if r.code == 200 and r.t > 12]
+        assert requests[:3] == ["patch pods"] * 3
+        assert requests[-2:] == ["get replicasets", "patch replicasets"]
 
 
 def test_finalizers_are_removed_from_leaves_to_root(seed: int) -> None:
     for trace in both("05e-deployment-delete-foreground", seed):
-        shown = [
+        requests = [
             f"{record.verb} {record.resource} {record.body.get('propagationPolicy', '')}".rstrip()
             for record in trace.of(GARBAGE)
             if not record.is_read and record.code == 200
         ]
-        first = {line: shown.index(line) for line in reversed(shown)}
+        first = {line: requests.index(line) for line in reversed(requests)}
         assert sorted(first, key=first.__getitem__) == [
             "delete replicasets Foreground",
             "delete pods Background",
@@ -105,7 +107,7 @@ def test_deletes_have_a_get_and_preconditions(scenario: str, seed: int) -> None:
 
 def test_namespace_sync_lists_deletes_and_reports(seed: int) -> None:
     ours, theirs = both("11-namespace-deletion", seed)
-    assert [steps(found) for found in passes(ours)] == [steps(found) for found in passes(theirs)]
+    assert [steps(sync_pass) for sync_pass in passes(ours)] == [steps(sync_pass) for sync_pass in passes(theirs)]
     for item in [*passes(ours), *passes(theirs)]:
         for deletion, listing in zip(*[iter(item[2:])] * 2, strict=False):
             if deletion.verb == "deletecollection":
@@ -124,5 +126,5 @@ def passes(trace: Trace) -> list[list[Record]]:
 
 def steps(sent: list[Record]) -> list[str]:
     """The steps of a pass, without the resources after pods, whose order varies, and without repeated finalization."""
-    shown = [f"{record.verb} {record.resource}" for record in sent if record.code == 200]
-    return shown[:4] + [step for step in shown[4:] if "namespaces" in step and not step.startswith("get")]
+    requests = [f"{record.verb} {record.resource}" for record in sent if record.code == 200]
+    return requests[:4] + [step for step in requests[4:] if "namespaces" in step and not step.startswith("get")]

@@ -32,7 +32,7 @@ def played(scenario: str) -> AuditedServer:
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
 def test_bootstrap_roles_allow_every_request(scenario: str) -> None:
     server = played(scenario)
-    refused = {f"{who.user}: {asked}" for who, asked, decision in server.decisions if not decision.allowed}
+    refused = {f"{user.user}: {attributes}" for user, attributes, decision in server.decisions if not decision.allowed}
     assert not refused
     assert len(server.decisions) >= len(server.records)
 
@@ -53,7 +53,7 @@ def test_roles_allow_recorded_requests(scenario: str) -> None:
 
 
 @cases(
-    "user, asked",
+    "user, attributes",
     {
         "an owner": ("replicaset-controller", Attributes("delete", "apps", "v1", "replicasets")),
         "PUT of a pod": ("replicaset-controller", Attributes("update", "", "v1", "pods")),
@@ -62,8 +62,8 @@ def test_roles_allow_recorded_requests(scenario: str) -> None:
         "a new ConfigMap": ("namespace-controller", Attributes("create", "", "v1", "configmaps")),
     },
 )
-def test_roles_allow_no_other_verbs(user: str, asked: Attributes) -> None:
-    assert not roles().authorize(account(user), asked).allowed
+def test_roles_allow_no_other_verbs(user: str, attributes: Attributes) -> None:
+    assert not roles().authorize(account(user), attributes).allowed
 
 
 def account(user: str) -> Identity:

@@ -107,14 +107,16 @@ def check_take_over(sent: list[Record]) -> None:
     latter = [record for record in sent if record.process == "B"]
     tries = [record for record in latter if record.verb == "get"]
     assert all(JITTERED[0] <= gap <= JITTERED[1] for gap in gaps(tries))
-    taken, renewed = [record for record in latter if record.verb == "update"][:2]
-    assert tries[-1].t <= taken.t <= renewed.t < tries[-1].t + 0.1, "GET, PUT, and at once the first renewal"
+    updates, renewed = [record for record in latter if record.verb == "update"][:2]
+    assert tries[-1].t <= updates.t <= renewed.t < tries[-1].t + 0.1, "GET, PUT, and at once the first renewal"
     # What B knows it knows from its own looks: the last one that found a renewal it had not seen.
     last_renewal = former[-1].t
-    seen = next(record.t for record in tries if record.t > last_renewal)
-    assert taken.t > seen + LEASE_DURATION
-    assert [record.t for record in tries if record.t > seen + LEASE_DURATION] == [tries[-1].t], "at its first try"
-    assert taken.body["spec"]["leaseTransitions"] == former[-1].body["spec"]["leaseTransitions"] + 1
+    taken_over_at = next(record.t for record in tries if record.t > last_renewal)
+    assert updates.t > taken_over_at + LEASE_DURATION
+    assert [record.t for record in tries if record.t > taken_over_at + LEASE_DURATION] == [tries[-1].t], (
+        "at its first try"
+    )
+    assert updates.body["spec"]["leaseTransitions"] == former[-1].body["spec"]["leaseTransitions"] + 1
 
 
 def gaps(records: list[Record]) -> list[float]:

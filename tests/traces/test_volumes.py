@@ -74,9 +74,9 @@ def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple
 def test_expansion_reads_are_as_recorded(latency: tuple[float, float] | None) -> None:
     """The volume of each claim once, when the status of the claim has its size; and no event."""
     played = replay(SCENARIO, steps, latency=latency, seed=1).records
-    asked = [
+    reads = [
         sorted((item.verb, item.resource, item.name, item.code) for item in trace if item.user == "expand-controller")
         for trace in (played, recorded(SCENARIO))
     ]
-    assert asked[0] == asked[1]
-    assert asked[0]
+    assert reads[0] == reads[1]
+    assert reads[0]

@@ -43,8 +43,8 @@ class Server:
     async def request(
         self, user: str, method: str, target: str, body: bytes = b"", **headers: str
     ) -> Response | Stream:
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        request = Request(method, target, {"authorization": f"Bearer {user}", **given})
+        header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = Request(method, target, {"authorization": f"Bearer {user}", **header_fields})
 
         async def read() -> bytes:
             return body

@@ -102,8 +102,8 @@ def browser() -> Iterator[Browser]:
     """Chromium, if it is installed."""
     if not chromium():
         pytest.skip("there is no chromium: apt-get install chromium")
-    with Browser() as found:
-        yield found
+    with Browser() as browser_process:
+        yield browser_process
 
 
 @pytest.fixture(scope="session")

@@ -350,10 +350,10 @@ _VIOLATIONS = """axe.run({resultTypes: ["violations"]}).then(({violations, passe
 def violations(tab: Tab) -> list[str]:
     """What axe finds wrong by WCAG 2.1 AA, and by best practice."""
     time.sleep(0.35)  # colours and bars are in motion so long
-    passed, found = tab.run(_VIOLATIONS)
+    passed, results = tab.run(_VIOLATIONS)
     assert passed > 10
-    assert isinstance(found, list)
-    return found
+    assert isinstance(results, list)
+    return results
 
 
 def test_the_checks_of_accessibility_find_something(cluster: Cluster, tab: Tab, axe: str) -> None:

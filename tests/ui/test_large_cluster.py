@@ -46,8 +46,8 @@ class Probe:
 
     def taken(self) -> list[float]:
         """The times since this was last called, ascending."""
-        found, self._seconds = self._seconds, []
-        return sorted(found)
+        samples, self._seconds = self._seconds, []
+        return sorted(samples)
 
 
 def test_a_large_cluster_is_shown_and_followed(browser: Browser, tmp_path: Path, soak: bool) -> None:

@@ -194,22 +194,22 @@ async def test_secret_values_are_never_sent(env: Env) -> None:
         changed = {"data": {"password": base64.b64encode(b"another value").decode()}}
         await one.client.patch(SECRETS, "login", merge_patch(changed), "default")
         await asyncio.sleep(2)
-        where = "resource=secrets&namespace=default&name=login"
-        texts = [(await one.request(f"/ui/api/why?{where}")).body.decode()]
+        query = "resource=secrets&namespace=default&name=login"
+        texts = [(await one.request(f"/ui/api/why?{query}")).body.decode()]
         assert "data.password" in texts[0]
         await one.client.delete(SECRETS, "login", "default")
         revision = one.plane.server.store.revision
-        for what in ("object", "history", "why"):
-            texts.append((await one.request(f"/ui/api/{what}?{where}")).body.decode())
-        for target in ("search?q=login", "kinds", f"state?at={revision}", f"object?{where}&at={revision - 1}"):
+        for page_name in ("object", "history", "why"):
+            texts.append((await one.request(f"/ui/api/{page_name}?{query}")).body.decode())
+        for target in ("search?q=login", "kinds", f"state?at={revision}", f"object?{query}&at={revision - 1}"):
             texts.append((await one.request(f"/ui/api/{target}")).body.decode())
         for value in (VALUE, APPLIED, "another value"):
             for text in (value, base64.b64encode(value.encode()).decode()):
                 assert not [item for item in texts if text in item]
-        shown = (await one.request(f"/ui/api/object?{where}")).json
-        assert shown["gone"]
-        assert shown["object"]["data"] == {"password": "(hidden)"}
-        changes = (await one.request(f"/ui/api/history?{where}")).json["versions"][1]["changes"]
+        obj = (await one.request(f"/ui/api/object?{query}")).json
+        assert obj["gone"]
+        assert obj["object"]["data"] == {"password": "(hidden)"}
+        changes = (await one.request(f"/ui/api/history?{query}")).json["versions"][1]["changes"]
         assert {"path": "data.password", "before": "(hidden)", "after": "(hidden)"} in changes
 
 
@@ -242,12 +242,12 @@ async def test_explanation_has_the_root_cause(env: Env) -> None:
         before = one.plane.server.store.revision
         await one.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 1}}), "default")
         await asyncio.sleep(60)
-        (gone,) = [
+        (deleted,) = [
             change.key.rpartition("/")[2]
             for change in one.plane.server.store.changes("/pods/")
             if change.type == "DELETED"
         ]
-        target = f"/ui/api/why?resource=pods&namespace=default&name={gone}"
+        target = f"/ui/api/why?resource=pods&namespace=default&name={deleted}"
         obj = (await one.request(target)).json
         assert obj["state"] == "deleted"
         assert "spec.replicas: 2 -> 1" in json.dumps(obj)
@@ -290,8 +290,8 @@ async def test_rows_of_a_past_state(env: Env) -> None:
             assert frames[-1]["complete"]
             # A revision is of the time at which it was written.
             assert moment.timestamp() - (60 if at.isdigit() else 2) < frames[-1]["time"] <= moment.timestamp()
-        gone = (await one.request("/ui/api/object?group=apps&resource=deployments&namespace=default&name=web")).json
-        assert gone["gone"]
+        deleted = (await one.request("/ui/api/object?group=apps&resource=deployments&namespace=default&name=web")).json
+        assert deleted["gone"]
         target = f"/ui/api/object?group=apps&resource=deployments&namespace=default&name=web&at={revision}"
         assert (await one.request(target)).json["exists"]
 
@@ -321,8 +321,8 @@ async def test_search_finds_names_of_every_kind(env: Env) -> None:
         assert "/nodes/node-0" in await keys("node-0")
         assert VALUE not in str(await keys(VALUE.replace(" ", "+")))
         await one.client.delete(SECRETS, "login", "default")
-        (found,) = (await one.request("/ui/api/search?q=login")).json["found"]
-        assert found == {"key": "/secrets/default/login", "kind": "Secret", "gone": True}
+        (results,) = (await one.request("/ui/api/search?q=login")).json["found"]
+        assert results == {"key": "/secrets/default/login", "kind": "Secret", "gone": True}
 
 
 async def test_streams_are_limited_in_number(env: Env) -> None:

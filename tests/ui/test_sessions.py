@@ -37,13 +37,19 @@ def test_invalid_token_is_rejected() -> None:
 
 def test_a_session_needs_both_secrets() -> None:
     sessions = Sessions(Time())
-    mine, other = (sessions.log_in(sessions.new_token()) for _ in range(2))
-    assert mine is not None
+    session, other = (sessions.log_in(sessions.new_token()) for _ in range(2))
+    assert session is not None
     assert other is not None
-    assert sessions.find(mine.cookie, mine.key) is mine
-    for cookie, key in (("", ""), (mine.cookie, ""), ("", mine.key), (mine.cookie, other.key), (mine.key, mine.cookie)):
+    assert sessions.find(session.cookie, session.key) is session
+    for cookie, key in (
+        ("", ""),
+        (session.cookie, ""),
+        ("", session.key),
+        (session.cookie, other.key),
+        (session.key, session.cookie),
+    ):
         assert sessions.find(cookie, key) is None
-    assert sessions.find(mine.cookie, "é") is None
+    assert sessions.find(session.cookie, "é") is None
 
 
 def test_session_expires() -> None:

@@ -18,7 +18,7 @@ def change_by(origin: Origin) -> ObjectChange:
 
 
 @cases(
-    "origin, told",
+    "origin, expected",
     {
         "the command as kubectl names it": (
             Origin(user="jane", user_agent=KUBECTL, field_manager="kubectl-set", command="kubectl set image"),
@@ -52,8 +52,8 @@ def change_by(origin: Origin) -> ObjectChange:
         ),
     },
 )
-def test_actor(origin: Origin, told: str) -> None:
-    assert actor(change_by(origin)) == told
+def test_actor(origin: Origin, expected: str) -> None:
+    assert actor(change_by(origin)) == expected
 
 
 def test_kubectl_command_is_recognized_by_the_change() -> None:

@@ -57,9 +57,9 @@ async def test_container_injected_by_a_policy(cluster: Cluster) -> None:
     )
     await asyncio.sleep(60)
     explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
-    policy_or_binding, made = roots(explanation)
+    policy_or_binding, root_texts = roots(explanation)
     assert policy_or_binding.startswith("mutatingadmissionpolicy"), text(explanation)
-    assert made == f"deployment/web was created, by {ADMIN}"
+    assert root_texts == f"deployment/web was created, by {ADMIN}"
     assert "mutatingadmissionpolicy/defaults names the container" in text(explanation)
     assert "has the container trace-agent, which is not in the template of replicaset/web-" in text(explanation)
 
@@ -131,9 +131,9 @@ async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None
 async def test_program_that_removed_the_finalizer_before(cluster: Cluster) -> None:
     operator = deployment("keeper", replicas=0, serviceAccountName="releases")
     await cluster.create(operator)
-    held = {"finalizers": ["example.com/hold"]}
+    metadata = {"finalizers": ["example.com/hold"]}
     for name in ("first", "second"):
-        await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **held}})
+        await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}})
         await cluster.plane.delete("v1", "ConfigMap", name)
     program = cluster.as_user("system:serviceaccount:default:releases")
     await program.patch(CONFIG_MAPS, "first", {"metadata": {"finalizers": None}})
@@ -230,10 +230,10 @@ async def test_custom_resource_whose_controller_is_behind(cluster: Cluster) -> N
     rooms = Kind("example.com", "v1", "rooms", "Room", True, Object)
     await cluster.patch(rooms, "blue", {"status": {"observedGeneration": 1}, "spec": {"a": 2}})
     await cluster.patch(rooms, "blue", {"spec": {"a": 3}})
-    found = await cluster.why("rooms.example.com", "blue")
-    assert found.state == "not processed", text(found)
-    assert "its controller has not processed its last change" in text(found)
-    assert roots(found)[0].startswith("room/blue changed: spec.a: 2 -> 3")
+    explanation = await cluster.why("rooms.example.com", "blue")
+    assert explanation.state == "not processed", text(explanation)
+    assert "its controller has not processed its last change" in text(explanation)
+    assert roots(explanation)[0].startswith("room/blue changed: spec.a: 2 -> 3")
 
 
 async def test_custom_resource_is_explained_by_what_it_owns(cluster: Cluster) -> None:
@@ -244,9 +244,9 @@ async def test_custom_resource_is_explained_by_what_it_owns(cluster: Cluster) ->
     manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     await cluster.create(manifest)
     await asyncio.sleep(60)
-    found = text(await cluster.why("rooms.example.com", "blue"))
-    assert "deployment/blue" in found
-    assert "ImagePullBackOff" in found or "ErrImagePull" in found, found
+    explanation = text(await cluster.why("rooms.example.com", "blue"))
+    assert "deployment/blue" in explanation
+    assert "ImagePullBackOff" in explanation or "ErrImagePull" in explanation, explanation
 
 
 async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:
@@ -281,8 +281,8 @@ async def test_priority_classes_of_a_preemption(cluster: Cluster) -> None:
     before = await cluster.pods()
     await cluster.deployment("big", replicas=1, containers=[container], priorityClassName="high")
     await asyncio.sleep(60)
-    (gone,) = set(before) - set(await cluster.pods())
-    result = text(await cluster.why("pods", gone))
+    (deleted,) = set(before) - set(await cluster.pods())
+    result = text(await cluster.why("pods", deleted))
     assert "its priority is 1 (PriorityClass low), that of default/big-" in result, result
     assert "is 1000 (PriorityClass high)" in result
 

@@ -29,8 +29,8 @@ def test_restarted_controllers_record_the_same_root_cause() -> None:
         simulation.kill(down=30)
         await Cluster(_Plane(user)).scale("web", 2)  # type: ignore[arg-type]
         await asyncio.sleep(60)
-        (gone,) = before - {pod.metadata.name for pod in (await user.list(PODS, NAMESPACE)).items}
-        result = await explain(ServerEvidence(user, await user.discover()), Reference("pods", NAMESPACE, gone))
+        (deleted,) = before - {pod.metadata.name for pod in (await user.list(PODS, NAMESPACE)).items}
+        result = await explain(ServerEvidence(user, await user.discover()), Reference("pods", NAMESPACE, deleted))
         assert [root.partition(", by ")[0] for root in roots(result)] == [
             "deployment/web changed: spec.replicas: 3 -> 2"
         ], text(result)
@@ -190,9 +190,9 @@ def container(cpu: str) -> dict[str, Any]:
 async def test_steps_do_not_grow_with_the_number_of_pods(cluster: Cluster, limit: int) -> None:
     """The explanation of a Deployment does not grow with its pods."""
     await cluster.deployment(replicas=limit, image="nginx:404")
-    found = await cluster.why("deployments.apps", "web")
-    assert len(text_lines(found)) < 20
-    assert ("and 39 more pods alike" in text(found)) is (limit == 40)
+    explanation = await cluster.why("deployments.apps", "web")
+    assert len(text_lines(explanation)) < 20
+    assert ("and 39 more pods alike" in text(explanation)) is (limit == 40)
 
 
 async def test_pods_of_a_deleted_node(cluster: Cluster) -> None:

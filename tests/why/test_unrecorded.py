@@ -66,11 +66,11 @@ async def test_creation_on_a_server_that_records_no_authors(cluster: Cluster) ->
 
     reset: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
     await cluster.patch(CONFIG_MAPS, "settings", reset)
-    shown = await explained(user)
-    assert [line.strip() for line in shown.splitlines()[1:3]] == [
+    explanation = await explained(user)
+    assert [line.strip() for line in explanation.splitlines()[1:3]] == [
         f"└─ {at}  configmap/settings was created",
         "who created it is not recorded",
-    ], shown
+    ], explanation
 
     store = cluster.plane.plane.server.store
     store.compact(store.revision)

@@ -19,21 +19,21 @@ async def test_user_writes_of_all_namespaces_in_order(cluster: Cluster) -> None:
     name = (await cluster.user.list(NODES)).items[0].metadata.name
     await jane.patch(NODES, name, {"spec": {"unschedulable": True}}, "")
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
-    found, older = await user_writes(evidence, await cluster.user.discover(), since=since)
-    assert [(item.by.partition(" ")[0], item.object, item.text) for item in found] == [
+    writes, older = await user_writes(evidence, await cluster.user.discover(), since=since)
+    assert [(item.by.partition(" ")[0], item.object, item.text) for item in writes] == [
         ("jane", "deployment/web", "changed: spec.replicas: 2 -> 1"),
         ("system:serviceaccount:platform:settings", "configmap/edge", "was created"),
         ("jane", f"node/{name}", "changed: spec.unschedulable added (true)"),
     ]
     assert older == 0
-    assert write_lines(found)[0].partition("  ")[2] == (
+    assert write_lines(writes)[0].partition("  ")[2] == (
         "default deployment/web changed: spec.replicas: 2 -> 1, by jane with pilothouse-testing"
     )
-    found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default", since=since)
-    assert [item.object for item in found] == ["deployment/web", "configmap/edge"]
-    found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
-    assert found[0].text == "was created"
-    assert not [item for item in found if item.object.startswith(("pod/", "replicaset/"))]
+    writes, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default", since=since)
+    assert [item.object for item in writes] == ["deployment/web", "configmap/edge"]
+    writes, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
+    assert writes[0].text == "was created"
+    assert not [item for item in writes if item.object.startswith(("pod/", "replicaset/"))]
 
 
 async def test_user_writes_of_secrets_have_no_values(cluster: Cluster) -> None:
@@ -46,8 +46,8 @@ async def test_user_writes_of_secrets_have_no_values(cluster: Cluster) -> None:
         headers={"content-type": "application/merge-patch+json"},
     )
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
-    found, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
-    assert [item.text for item in found if item.object == "secret/key"] == ["was created", "changed: data.a"]
+    writes, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
+    assert [item.text for item in writes if item.object == "secret/key"] == ["was created", "changed: data.a"]
 
 
 @cases(

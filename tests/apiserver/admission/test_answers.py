@@ -37,9 +37,9 @@ def pod(name: str = "p", *, requests: Any = None, limits: Any = None, annotation
 
 
 def bare(**spec: Any) -> Json:
-    made = pod(**spec)
-    del made["spec"]["serviceAccountName"]
-    return made
+    bare_pod = pod(**spec)
+    del bare_pod["spec"]["serviceAccountName"]
+    return bare_pod
 
 
 def limits(**limit: Any) -> Ask:
@@ -323,7 +323,7 @@ def essence(status: int, body: Json) -> Any:
     return status, {path: value for path, value in result.items() if value not in (None, {}, [])}
 
 
-async def answers(env: Env, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[Any]:
+async def answers(env: Env, setup: Sequence[Ask], requests: Sequence[Ask]) -> list[Any]:
     accounts: list[Ask] = [("POST", ACCOUNTS, {"metadata": {"name": name}}) for name in ("s", "default")]
     api = Api(env, ServerOptions(admission_plugins=DEFAULT))
     await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -331,7 +331,7 @@ async def answers(env: Env, setup: Sequence[Ask], asks: Sequence[Ask]) -> list[A
         answer = await api.request(method, f"/{filled(path)}", filled(body))
         assert answer.status < 300, answer.text
     result = []
-    for method, path, body in asks:
+    for method, path, body in requests:
         answer = await api.request(method, f"/{filled(path)}", filled(body))
         result.append(essence(answer.status, answer.body))
     return result

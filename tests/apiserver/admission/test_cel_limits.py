@@ -30,7 +30,7 @@ LARGE = config_map(a="a" * 200_000)
 
 
 @cases(
-    "given, code, message",
+    "policy_spec, code, message",
     {
         "a validation": (policy(HEAVY_POLICY), 422,
                      f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}"),
@@ -46,9 +46,9 @@ LARGE = config_map(a="a" * 200_000)
     },
 )  # fmt: skip
 async def test_policy_exceeding_its_cost_budget_follows_its_failure_policy(
-    api: Api, given: Object, code: int, message: str
+    api: Api, policy_spec: Object, code: int, message: str
 ) -> None:
-    answer = await post_with_policy(api, LARGE, given, binding())
+    answer = await post_with_policy(api, LARGE, policy_spec, binding())
     assert (answer.status, answer.body.get("message", "")) == (code, message)
 
 
@@ -81,7 +81,7 @@ class Process:
         self.seconds = seconds
         self.is_busy = False
 
-    async def run(self, task: Task, ask: Any = None) -> Evaluated:
+    async def run(self, task: Task, request: Any = None) -> Evaluated:
         if self.is_busy:
             raise Busy
         return self.evaluate(task)
@@ -100,9 +100,9 @@ class Process:
         return Evaluated(True, seconds=self.seconds)
 
 
-async def evaluated_by(api: Api, process: Process, given: Object, body: Object) -> Answer:
+async def evaluated_by(api: Api, process: Process, policy_spec: Object, body: Object) -> Answer:
     api.server.core.long_work.create_sandbox = lambda: process
-    return await post_with_policy(api, body, given, binding())
+    return await post_with_policy(api, body, policy_spec, binding())
 
 
 async def test_expensive_expressions_are_evaluated_in_a_worker_process(api: Api) -> None:

@@ -29,9 +29,9 @@ class Allows:
     def __init__(self, *allowed: str) -> None:
         self.allowed = allowed
 
-    def authorize(self, identity: Identity, asked: Attributes) -> Decision:
-        assert (asked.group, asked.resource) == ("certificates.k8s.io", "signers")
-        return Decision(f"{asked.verb} {asked.name}" in self.allowed)
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
+        assert (attributes.group, attributes.resource) == ("certificates.k8s.io", "signers")
+        return Decision(f"{attributes.verb} {attributes.name}" in self.allowed)
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         return [], ""
@@ -43,8 +43,8 @@ def request(signer: str = "example.com/s", organization: str = "people") -> dict
         x509.NameAttribute(NameOID.COMMON_NAME, "somebody"),
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
     ]
-    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(key, hashes.SHA256())
-    pem = made.public_bytes(serialization.Encoding.PEM)
+    csr = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(key, hashes.SHA256())
+    pem = csr.public_bytes(serialization.Encoding.PEM)
     spec = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"]}
     return {"metadata": {"name": "c"}, "spec": spec}
 

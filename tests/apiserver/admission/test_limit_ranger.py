@@ -32,37 +32,37 @@ DEFAULTS = {
 
 
 async def test_container_without_resources_gets_defaults_and_the_annotation(api: Api) -> None:
-    made = (
+    created = (
         await posted(api, [DEFAULTS], PODS, pod(containers=[a_container()], initContainers=[a_container("i")]))
     ).body
-    for container in (made["spec"]["containers"][0], made["spec"]["initContainers"][0]):
+    for container in (created["spec"]["containers"][0], created["spec"]["initContainers"][0]):
         assert container["resources"] == {
             "limits": {"cpu": "500m", "memory": "1Gi"},
             "requests": {"cpu": "100m", "memory": "1Gi"},
         }
-    assert made["metadata"]["annotations"][NOTE] == (
+    assert created["metadata"]["annotations"][NOTE] == (
         "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c; "
         "cpu, memory request for init container i; cpu, memory limit for init container i"
     )
-    assert made["status"]["qosClass"] == "Burstable"
+    assert created["status"]["qosClass"] == "Burstable"
 
 
 async def test_explicit_resources_are_kept_and_not_in_the_annotation(api: Api) -> None:
-    asked = {"cpu": "200m", "memory": "2Gi"}
-    made = (
-        await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=asked, limits={"memory": "2Gi"})]))
+    requested = {"cpu": "200m", "memory": "2Gi"}
+    created = (
+        await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=requested, limits={"memory": "2Gi"})]))
     ).body
-    assert made["spec"]["containers"][0]["resources"] == {
+    assert created["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "500m", "memory": "2Gi"},
-        "requests": asked,
+        "requests": requested,
     }
-    assert made["metadata"]["annotations"] == {NOTE: "LimitRanger plugin set: cpu limit for container c"}
+    assert created["metadata"]["annotations"] == {NOTE: "LimitRanger plugin set: cpu limit for container c"}
 
 
 async def test_pod_with_all_resources_gets_no_annotation(api: Api) -> None:
     full = {"cpu": "200m", "memory": "1Gi"}
-    made = (await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=full, limits=full)]))).body
-    assert "annotations" not in made["metadata"]
+    created = (await posted(api, [DEFAULTS], PODS, pod(containers=[a_container(requests=full, limits=full)]))).body
+    assert "annotations" not in created["metadata"]
 
 
 @cases(

@@ -64,8 +64,8 @@ def config_map(**data: str) -> Object:
     return {"metadata": {"name": "c", "labels": {"x": "y"}}, "data": data}
 
 
-async def created(api: Api, given: Object, bound: Object | None = None) -> Answer:
-    await api.create(POLICIES, given)
+async def created(api: Api, policy_spec: Object, bound: Object | None = None) -> Answer:
+    await api.create(POLICIES, policy_spec)
     await api.create(BINDINGS, bound or binding())
     return await api.post(CONFIG_MAPS, config_map(a="1"))
 
@@ -75,7 +75,7 @@ PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('
 
 
 @cases(
-    "given, labels, data",
+    "policy_spec, labels, data",
     {
         "an apply configuration": (policy(LABEL), {"x": "y", "team": "core"}, {"a": "1"}),
         "a patch after it": (policy(LABEL, PATCH), {"x": "y", "team": "core", "b/c": "11"}, {"a": "1"}),
@@ -104,8 +104,8 @@ PATCH = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('
         ),
     },
 )
-async def test_objects_are_mutated(api: Api, given: Object, labels: Object, data: Object) -> None:
-    answer = await created(api, given)
+async def test_objects_are_mutated(api: Api, policy_spec: Object, labels: Object, data: Object) -> None:
+    answer = await created(api, policy_spec)
     assert (answer.status, answer.meta["labels"], answer.body["data"]) == (201, labels, data)
 
 
@@ -157,7 +157,7 @@ async def test_mutations_keep_managed_fields(api: Api) -> None:
 
 
 @cases(
-    "given, problem",
+    "policy_spec, problem",
     {
         "an unknown name": (
             policy("Object{data: nothing}"),
@@ -171,7 +171,7 @@ async def test_mutations_keep_managed_fields(api: Api) -> None:
         ),
     },
 )
-async def test_rejected_policies(api: Api, given: Object, problem: str) -> None:
-    answer = await api.post(POLICIES, given)
+async def test_rejected_policies(api: Api, policy_spec: Object, problem: str) -> None:
+    answer = await api.post(POLICIES, policy_spec)
     assert answer.status == 422
     assert problem in answer.message

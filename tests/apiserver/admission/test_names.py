@@ -18,14 +18,14 @@ async def test_plugins_run_in_upstreams_order(env: Env, gates: tuple[str, ...]) 
     """Plugins with a disabled gate are omitted."""
     api = Api(env, ServerOptions(gates=gates))
     core = api.server.core
-    made = [type(plugin) for plugin in new_from_plugins(core, tuple(reversed(DEFAULT)))]
+    plugins = [type(plugin) for plugin in new_from_plugins(core, tuple(reversed(DEFAULT)))]
     expected = [
         name
         for name in ALL_ORDERED_PLUGINS
         if name in DEFAULT and name in FACTORIES and FEATURE_GATES.get(name, "") in ("", *gates)
     ]
-    assert made == [type(FACTORIES[name](core)) for name in expected]
-    names = [item.__name__ for item in made]
+    assert plugins == [type(FACTORIES[name](core)) for name in expected]
+    names = [item.__name__ for item in plugins]
     assert names.index("LimitRanger") < names.index("ServiceAccount") < names.index("Priority")
     assert names[-1] == "ResourceQuota"
     assert ("PodGroupProtection" in names) is ("GenericWorkload" in gates)

@@ -211,9 +211,9 @@ def test_restricted_checks_override_baseline_checks() -> None:
     },
 )
 def test_labels(labels: dict[str, str], expected: str, problems: int) -> None:
-    policy, found = policy_to_evaluate({LABEL + key: value for key, value in labels.items()}, Policy())
+    policy, evaluated = policy_to_evaluate({LABEL + key: value for key, value in labels.items()}, Policy())
     assert f"{policy.enforce} {policy.audit} {policy.warn}" == expected
-    assert len(found) == problems
+    assert len(evaluated) == problems
 
 
 async def namespace(api: Api, name: str = "n", **labels: str) -> Answer:
@@ -291,11 +291,11 @@ async def test_stricter_namespace_label_warns_of_existing_pods(api: Api) -> None
 
 
 async def test_invalid_labels_are_rejected_unless_unchanged(api: Api) -> None:
-    made = await namespace(api, enforce="x")
+    created = await namespace(api, enforce="x")
     await namespace(api)
     changed = await api.patch(f"{NAMESPACES}/n", {"metadata": {"labels": {LABEL + "warn-version": "x"}}})
-    assert (made.status, changed.status) == (422, 422)
-    assert made.message == (
+    assert (created.status, changed.status) == (422, 422)
+    assert created.message == (
         f'Namespace "n" is invalid: metadata.labels[{LABEL}enforce]: Invalid value: "x": must be one of privileged, '
         "baseline, restricted"
     )

@@ -56,8 +56,8 @@ async def test_pod_priority(
         await api.create(CLASSES, storage_class)
     answer = await api.post(PODS, a_pod(**spec))
     assert answer.status == 201, answer.text
-    got = answer.body["spec"]
-    assert (got.get("priorityClassName"), got["priority"], got["preemptionPolicy"]) == expected
+    pod_spec = answer.body["spec"]
+    assert (pod_spec.get("priorityClassName"), pod_spec["priority"], pod_spec["preemptionPolicy"]) == expected
 
 
 @cases(

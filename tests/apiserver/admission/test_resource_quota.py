@@ -174,15 +174,15 @@ async def test_services_are_charged_by_type_and_on_updates(api: Api) -> None:
 
     await quota(api, hard)
     await api.create(SERVICES, service("ClusterIP"))
-    seen = [await used(api)]
+    observed = [await used(api)]
     await api.patch(f"{SERVICES}/s", {"spec": {"type": "NodePort"}})
-    seen.append(await used(api))
+    observed.append(await used(api))
     await api.patch(f"{SERVICES}/s", {"metadata": {"labels": {"a": "b"}}})
     await api.create(SERVICES, service("LoadBalancer", "l"))
-    seen.append(await used(api))
+    observed.append(await used(api))
     await api.create(SERVICES, service("LoadBalancer", "m", allocateLoadBalancerNodePorts=False))
-    seen.append(await used(api))
-    assert seen == [of(1, 0, 0, 1), of(1, 2, 0, 1), of(2, 4, 1, 2), of(3, 4, 2, 3)]
+    observed.append(await used(api))
+    assert observed == [of(1, 0, 0, 1), of(1, 2, 0, 1), of(2, 4, 1, 2), of(3, 4, 2, 3)]
 
 
 async def test_claims_are_charged_by_size_class_and_expansion(api: Api) -> None:
@@ -260,12 +260,12 @@ def test_terminated_pod_counts_only_as_an_object() -> None:
 def test_pod_level_resources_gate() -> None:
     """``PodLevelResources``, for the manager: usage, scopes and constraints of its evaluator."""
     containers = [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]
-    made = {"metadata": {}, "spec": {"resources": {"requests": {"cpu": "2"}}, "containers": containers}}
+    pod_object = {"metadata": {}, "spec": {"resources": {"requests": {"cpu": "2"}}, "containers": containers}}
     on_, off = PodEvaluator(), PodEvaluator(pod_level_resources=False)
-    assert str(on_.usage(made, NOW)["requests.cpu"]) == "2"
-    assert "requests.cpu" not in off.usage(made, NOW)
-    assert on_.lacking(["requests.cpu"], made) == ""
-    assert off.lacking(["requests.cpu"], made) == "must specify requests.cpu for: c"
+    assert str(on_.usage(pod_object, NOW)["requests.cpu"]) == "2"
+    assert "requests.cpu" not in off.usage(pod_object, NOW)
+    assert on_.lacking(["requests.cpu"], pod_object) == ""
+    assert off.lacking(["requests.cpu"], pod_object) == "must specify requests.cpu for: c"
     bare = {"metadata": {}, "spec": {"resources": {"requests": {"cpu": "2"}}, "containers": [{"name": "c"}]}}
     scope = ScopeRequirement(scope_name="BestEffort", operator="Exists")
     assert (on_.in_scope(scope, bare), off.in_scope(scope, bare)) == (False, True)
@@ -329,8 +329,8 @@ async def test_implicit_extended_resources_are_limited(api: Api) -> None:
 
 
 def test_extended_resources_hugepages_and_overhead_count() -> None:
-    asked = {"example.com/gpu": "2", "hugepages-2Mi": "4Mi", "cpu": "1"}
-    spec = {"containers": [{"name": "c", "resources": {"requests": asked}}], "overhead": {"cpu": "100m"}}
+    requested = {"example.com/gpu": "2", "hugepages-2Mi": "4Mi", "cpu": "1"}
+    spec = {"containers": [{"name": "c", "resources": {"requests": requested}}], "overhead": {"cpu": "100m"}}
     evaluator = PodEvaluator()
     names = [
         "requests.example.com/gpu", "hugepages-2Mi", "requests.hugepages-2Mi", "requests.cpu", "requests.storage",

@@ -22,13 +22,13 @@ async def posted(env: Env, body: Any, *, name: str = "default", **account: Any) 
 
 
 async def test_pod_gets_the_default_account_and_token_mounts(env: Env) -> None:
-    made = (await posted(env, pod(initContainers=[{"name": "i", "image": "x"}]))).body["spec"]
-    assert (made["serviceAccountName"], made["serviceAccount"]) == ("default", "default")
-    (volume,) = made["volumes"]
+    created = (await posted(env, pod(initContainers=[{"name": "i", "image": "x"}]))).body["spec"]
+    assert (created["serviceAccountName"], created["serviceAccount"]) == ("default", "default")
+    (volume,) = created["volumes"]
     name = volume["name"]
     assert name.startswith("kube-api-access-")
     assert len(name) == len("kube-api-access-") + 5
-    for container in made["containers"] + made["initContainers"]:
+    for container in created["containers"] + created["initContainers"]:
         assert container["volumeMounts"] == [{"name": name, "readOnly": True, "mountPath": PATH}]
     token = {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}
     authority = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
@@ -55,18 +55,18 @@ async def test_automount_service_account_token(
 
 
 async def test_existing_mount_at_the_token_path_is_kept(env: Env) -> None:
-    mine = {"name": "mine", "mountPath": PATH}
-    container = {"name": "c", "image": "i", "volumeMounts": [mine]}
-    made = (await posted(env, pod(containers=[container], volumes=[{"name": "mine", "emptyDir": {}}]))).body["spec"]
-    assert made["containers"][0]["volumeMounts"] == [mine]
-    assert [volume["name"] for volume in made["volumes"]] == ["mine"]
+    existing_mount = {"name": "mine", "mountPath": PATH}
+    container = {"name": "c", "image": "i", "volumeMounts": [existing_mount]}
+    created = (await posted(env, pod(containers=[container], volumes=[{"name": "mine", "emptyDir": {}}]))).body["spec"]
+    assert created["containers"][0]["volumeMounts"] == [existing_mount]
+    assert [volume["name"] for volume in created["volumes"]] == ["mine"]
 
 
 async def test_existing_token_volume_is_mounted(env: Env) -> None:
     volume = {"name": "kube-api-access-mine", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
-    made = (await posted(env, pod(volumes=[volume]))).body["spec"]
-    assert made["containers"][0]["volumeMounts"][0]["name"] == "kube-api-access-mine"
-    assert len(made["volumes"]) == 1
+    created = (await posted(env, pod(volumes=[volume]))).body["spec"]
+    assert created["containers"][0]["volumeMounts"][0]["name"] == "kube-api-access-mine"
+    assert len(created["volumes"]) == 1
 
 
 async def test_image_pull_secrets_are_copied_unless_the_pod_has_some(env: Env) -> None:

@@ -30,8 +30,8 @@ def config_map(name: str = "c", **data: str) -> Object:
     return {"metadata": {"name": name, "labels": {"x": "y"}}, "data": data}
 
 
-async def post_with_policy(api: Api, body: Object, given: Object, bound: Object) -> Answer:
-    await api.create(POLICIES, given)
+async def post_with_policy(api: Api, body: Object, policy_spec: Object, bound: Object) -> Answer:
+    await api.create(POLICIES, policy_spec)
     await api.create(BINDINGS, bound)
     return await api.post(CONFIG_MAPS, body)
 
@@ -41,7 +41,7 @@ ONE = {"expression": "object.data.a == '1'"}
 
 
 @cases(
-    "given, bound, code, message",
+    "policy_spec, bound, code, message",
     {
         "a denial": (policy(ONE), binding(), 422, DENIED + "failed expression: object.data.a == '1'"),
         "an expression that holds": (policy({"expression": "object.data.a == '2'"}), binding(), 201, ""),
@@ -158,8 +158,8 @@ ONE = {"expression": "object.data.a == '1'"}
             ""),
     },
 )  # fmt: skip
-async def test_create_with_a_policy(api: Api, given: Object, bound: Object, code: int, message: str) -> None:
-    answer = await post_with_policy(api, config_map(a="2"), given, bound)
+async def test_create_with_a_policy(api: Api, policy_spec: Object, bound: Object, code: int, message: str) -> None:
+    answer = await post_with_policy(api, config_map(a="2"), policy_spec, bound)
     assert (answer.status, answer.message) == (code, message)
     if code == 422:
         details = answer.body["details"]
@@ -219,9 +219,9 @@ async def test_updates_and_deletes_are_validated(api: Api) -> None:
 @pytest.mark.parametrize(("match_policy", "code"), [("Equivalent", 422), ("Exact", 201)])
 async def test_an_equivalent_version_is_converted(api: Api, match_policy: str, code: int) -> None:
     rule = {"apiGroups": ["autoscaling"], "apiVersions": ["v2"], "operations": ["*"], "resources": ["*"]}
-    seen = "has(object.spec.metrics) ? string(object.apiVersion) : 'v1'"
+    expression = "has(object.spec.metrics) ? string(object.apiVersion) : 'v1'"
     policy_object = policy(
-        {"expression": "false", "messageExpression": seen},
+        {"expression": "false", "messageExpression": expression},
         constraints={"resourceRules": [rule], "matchPolicy": match_policy},
     )
     scaler: Object = {

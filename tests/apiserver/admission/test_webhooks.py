@@ -124,7 +124,7 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
 
 
 @cases(
-    "given, answer, code, message",
+    "policy_spec, answer, code, message",
     {
         "allowed": (webhook(), {}, 201, ""),
         "denied": (
@@ -189,8 +189,8 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
             webhook(rules=[{**RULE, "resources": ["*/status"]}]), {"allowed": False}, 201, ""),
     },
 )  # fmt: skip
-async def test_webhook_responses(api: Api, given: Object, answer: Object, code: int, message: str) -> None:
-    result, hooks = await posted(api, given, answer=lambda _name, _request: dict(answer))
+async def test_webhook_responses(api: Api, policy_spec: Object, answer: Object, code: int, message: str) -> None:
+    result, hooks = await posted(api, policy_spec, answer=lambda _name, _request: dict(answer))
     if "{uid}" in message:
         message = message.replace("{uid}", hooks.asked[0][1]["uid"])
     assert (result.status, result.message) == (code, message)
@@ -440,10 +440,10 @@ async def test_buffered_webhook_responses_are_bounded(tmp_path: Path) -> None:
     port = server.sockets[0].getsockname()[1]
     target = Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle)
     calls = [asyncio.ensure_future(send(target, b"{}")) for _ in range(6)]
-    given_up = 0
-    while given_up < 3:
+    exhausted = 0
+    while exhausted < 3:
         await asyncio.sleep(0.01)
-        given_up = sum(call.done() for call in calls)
+        exhausted = sum(call.done() for call in calls)
     errors = [str(call.exception()) for call in calls if call.done()]
     sent.set()
     await asyncio.gather(*calls, return_exceptions=True)
@@ -478,9 +478,9 @@ async def test_retry_after_of_a_webhook_is_respected(
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=hook.context)
     port = server.sockets[0].getsockname()[1]
     target = Target("https://localhost", "127.0.0.1", port, "localhost", "/", hook.ca_bundle)
-    found, _body = await send(target, b"{}")
+    response, _body = await send(target, b"{}")
     server.close()
-    assert (found, len(answers) - len(left)) == (status, requests)
+    assert (response, len(answers) - len(left)) == (status, requests)
 
 
 @pytest.mark.real_loop(timeout=60)

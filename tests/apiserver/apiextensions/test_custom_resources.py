@@ -220,10 +220,10 @@ async def test_scale_without_replicas_can_be_patched_but_not_read(
     api: Api, change: Object, outcome: tuple[int, int | None]
 ) -> None:
     """``ScaleREST`` (apiextensions-apiserver v0.36 pkg/registry/customresource/etcd.go), and v1.20.2 does so."""
-    made = definition()
-    fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    crd = definition()
+    fields = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del fields["replicas"]["default"]
-    await api.create(DEFINITIONS, made)
+    await api.create(DEFINITIONS, crd)
     await api.create(FOOS, foo())
     before = await api.get(FOOS + "/f/scale")
     patched = await api.patch(FOOS + "/f/scale", change)
@@ -239,9 +239,9 @@ async def test_scale_without_replicas_can_be_patched_but_not_read(
 
 async def test_definition_delete_returns_the_terminating_definition(api: Api) -> None:
     await api.create(DEFINITIONS, definition())
-    held = foo()
-    held["metadata"]["finalizers"] = ["example.com/held"]
-    await api.create(FOOS, held)
+    deleted_foo = foo()
+    deleted_foo["metadata"]["finalizers"] = ["example.com/held"]
+    await api.create(FOOS, deleted_foo)
     deleted = await api.delete(DEFINITION)
     answer = await api.get(DEFINITION)
     served = await api.get("/apis/example.com/v1")
@@ -366,22 +366,22 @@ async def test_patch_cannot_change_the_kind(api: Api) -> None:
 
 async def test_stored_objects_are_pruned_and_defaulted_by_the_current_schema(api: Api) -> None:
     """Defaults are added, unknown fields removed; earlier watches end."""
-    made = definition()
-    await api.create(DEFINITIONS, made)
+    crd = definition()
+    await api.create(DEFINITIONS, crd)
     await api.create(FOOS, foo(title="abc"))
     events = await api.watch(FOOS)
-    fields = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    fields = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     del fields["title"]
     fields["shape"] = {"type": "string", "default": "round"}
-    assert (await api.patch(DEFINITION, {"spec": made["spec"]})).status == 200
+    assert (await api.patch(DEFINITION, {"spec": crd["spec"]})).status == 200
     read = await api.get(FOOS + "/f")
     listed = await api.get(FOOS)
     ended = [type_ for type_, _obj in await events.rest()]
     labelled = await api.patch(FOOS + "/f?fieldValidation=Strict", {"metadata": {"labels": {"a": "b"}}})
-    _type, seen = await (await api.watch(FOOS)).next()
-    shown = {"listed": listed.body["items"][0]["spec"], "seen": seen["spec"]}
+    _type, event_object = await (await api.watch(FOOS)).next()
+    observed_specs = {"listed": listed.body["items"][0]["spec"], "seen": event_object["spec"]}
     spec = {"size": 1, "replicas": 2, "shape": "round"}
-    assert (read.body["spec"], shown) == (spec, {"listed": spec, "seen": spec})
+    assert (read.body["spec"], observed_specs) == (spec, {"listed": spec, "seen": spec})
     assert ended == ["ADDED"]
     assert (labelled.status, labelled.body["spec"], labelled.meta["generation"]) == (200, spec, 1)
 

@@ -69,11 +69,11 @@ async def test_values_of_a_large_object_are_copied_by_the_worker(api: Api) -> No
 
 
 def test_recently_shown_objects_are_limited_in_bytes() -> None:
-    seen = serving.RecentConversions()
+    conversions = serving.RecentConversions()
     values = [bytes([number]) * (serving._RECENT_BYTES // 8) for number in range(4)]
     for value in values:
-        seen.add(value, value)
-    assert [seen.get(value) is not None for value in values] == [False, False, False, True]
+        conversions.add(value, value)
+    assert [conversions.get(value) is not None for value in values] == [False, False, False, True]
     for number in range(serving._RECENT_BYTES // serving._ENTRY_OVERHEAD + 10):
-        seen.add(b"%d" % number, b"")
-    assert seen.get(values[3]) is None
+        conversions.add(b"%d" % number, b"")
+    assert conversions.get(values[3]) is None

@@ -192,19 +192,19 @@ async def test_root_rule_sees_the_stored_object(api: Api) -> None:
 async def test_failing_rule_on_an_unchanged_value_is_a_warning(api: Api) -> None:
     await api.create(DEFINITIONS, definition(ruled("true")))
     await api.create(THINGS, thing(a="y"))
-    made = await api.get(DEFINITIONS + "/things.example.com")
-    schema = made.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    stored_crd = await api.get(DEFINITIONS + "/things.example.com")
+    schema = stored_crd.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     schema["x-kubernetes-validations"][0] = {"rule": "self.a == 'z'", "message": "a must be z"}
-    assert (await api.put(DEFINITIONS + "/things.example.com", made.body)).status == 200
+    assert (await api.put(DEFINITIONS + "/things.example.com", stored_crd.body)).status == 200
     answer = await api.patch(THINGS + "/t", {"metadata": {"labels": {"x": "y"}}})
     assert answer.status == 200
     assert "spec: Invalid value: a must be z" in answer.headers["warning"]
 
 
 async def test_warnings_are_returned_to_the_writing_client(api: Api) -> None:
-    made = definition(ruled("true"))
-    made["spec"]["versions"][0]["subresources"] = {"status": {}}
-    await api.create(DEFINITIONS, made)
+    crd = definition(ruled("true"))
+    crd["spec"]["versions"][0]["subresources"] = {"status": {}}
+    await api.create(DEFINITIONS, crd)
     await api.create(THINGS, thing(a="y"))
     obj = (await api.get(DEFINITIONS + "/things.example.com")).body
     schema = obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -465,10 +465,10 @@ def test_schemas_validate_objects(spec: Object, value: Any, all_errors: list[str
 
 
 async def test_scale_replicas_paths_must_be_integers(api: Api) -> None:
-    made = definition({"type": "object", "properties": {"r": {"x-kubernetes-int-or-string": True}}})
-    version = made["spec"]["versions"][0]
+    crd = definition({"type": "object", "properties": {"r": {"x-kubernetes-int-or-string": True}}})
+    version = crd["spec"]["versions"][0]
     version["subresources"] = {"scale": {"specReplicasPath": ".spec.r", "statusReplicasPath": ".status.r"}}
-    await api.create(DEFINITIONS, made)
+    await api.create(DEFINITIONS, crd)
     assert [
         message.removeprefix('Thing.example.com "t" is invalid: ')
         for message in [(await api.post(THINGS, thing(r=value))).message for value in ("x", -1, 1 << 31)]
@@ -512,14 +512,14 @@ def test_ratcheting_accepts_unchanged_values() -> None:
 
 async def test_schema_restricts_metadata_name(api: Api) -> None:
     named = {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}
-    made = definition({"type": "object"})
-    made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
-    await api.create(DEFINITIONS, made)
-    rejected, taken = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
+    crd = definition({"type": "object"})
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["metadata"] = named
+    await api.create(DEFINITIONS, crd)
+    rejected, responses = [await api.post(THINGS, {**thing(), "metadata": {"name": name}}) for name in ("t", "at")]
     assert rejected.message == (
         'Thing.example.com "t" is invalid: metadata.name: Invalid value: "t": metadata.name in body should match \'^a\''
     )
-    assert taken.status == 201
+    assert responses.status == 201
 
 
 async def test_whole_numbers_are_stored_without_a_fraction(api: Api) -> None:
@@ -534,11 +534,11 @@ async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
     message = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
     await api.create(DEFINITIONS, definition({"type": "object"}))
     meta = {"name": "t", "finalizers": ["mine", "a.example.com", "example.com/a", "orphan"]}
-    made = await api.post(THINGS, {**thing(), "metadata": meta})
+    responses = await api.post(THINGS, {**thing(), "metadata": meta})
     same = await api.patch(THINGS + "/t", {"metadata": {"labels": {"a": "b"}}})
     more = await api.patch(THINGS + "/t", {"metadata": {"finalizers": ["mine", "your"]}})
-    made, same, more = [answer.headers.get("warning", "") for answer in (made, same, more)]
-    assert made == (
+    responses, same, more = [answer.headers.get("warning", "") for answer in (responses, same, more)]
+    assert responses == (
         f'299 - "metadata.finalizers: \\"a.example.com\\": {message.format(" including a path (/)")}", '
         f'299 - "metadata.finalizers: \\"mine\\": {message.format("")}"'
     )
@@ -547,7 +547,7 @@ async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
 
 
 @cases(
-    "inside, code, told",
+    "inside, code, message",
     {
         "a version": (
             {"apiVersion": "a/b/c", "kind": "Pod"},
@@ -579,11 +579,11 @@ async def test_unqualified_finalizer_names_return_warnings(api: Api) -> None:
         ),
     },
 )
-async def test_embedded_resource_errors(api: Api, inside: Object, code: int, told: str) -> None:
+async def test_embedded_resource_errors(api: Api, inside: Object, code: int, message: str) -> None:
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     await api.create(DEFINITIONS, definition({"type": "object", "properties": {"pod": embedded}}))
     rejected = await api.post(THINGS, thing(pod=inside))
-    assert (rejected.status, told in rejected.message) == (code, True), rejected.message
+    assert (rejected.status, message in rejected.message) == (code, True), rejected.message
 
 
 async def test_embedded_resources_require_kind_and_api_version(api: Api) -> None:

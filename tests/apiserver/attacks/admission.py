@@ -54,7 +54,7 @@ def _webhook(
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         bundle = ca_bundle or base64.b64encode(authority.certificate).decode()
-        given = {
+        webhook_spec = {
             "name": "a.example.com",
             "clientConfig": {"url": url or f"https://localhost:{server.server_port}/", "caBundle": bundle},
             "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}],
@@ -64,7 +64,7 @@ def _webhook(
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
         }
         assert plane.as_admin("POST", _NAMESPACES, {"metadata": {"name": namespace}}).status == 201
-        created = plane.as_admin("POST", CONFIGURATIONS, {"metadata": {"name": namespace}, "webhooks": [given]})
+        created = plane.as_admin("POST", CONFIGURATIONS, {"metadata": {"name": namespace}, "webhooks": [webhook_spec]})
         assert created.status == 201, created.body
         try:
             yield f"{_NAMESPACES}/{namespace}/configmaps"
@@ -152,8 +152,8 @@ _HOSTILE: dict[str, Answer] = {
 def _hostile(answer: Answer) -> Callable[[AttackedPlane], None]:
     def attack(plane: AttackedPlane) -> None:
         with _webhook(plane, answer) as target, ThreadPoolExecutor(4) as senders:
-            asked = [senders.submit(_create, plane, target) for _ in range(4)]
-        answers = [item.result() for item in asked]
+            pending_requests = [senders.submit(_create, plane, target) for _ in range(4)]
+        answers = [item.result() for item in pending_requests]
         assert {status for status, _message in answers} <= {201, 400, 413, 422, 429, 500}, answers
         assert all(message.startswith("Internal error occurred: ") for status, message in answers if status == 500), (
             answers

@@ -177,13 +177,15 @@ class AttackedPlane:
         logged = len(self.program.log)
         began, resident = before[-1].at, before[-1].resident
         yield
-        seen = self._wait_for_samples(3)  # one with a new connection among them
+        samples = self._wait_for_samples(3)  # one with a new connection among them
         assert self.program.code is None, f"the plane ended with {self.program.code}:\n{self.program.log[-4000:]}"
-        failures = [sample.failure for sample in seen if sample.failure]
+        failures = [sample.failure for sample in samples if sample.failure]
         assert not failures, f"/livez failed: {failures[:3]}"
-        slowest = max(max(sample.kept, sample.fresh) for sample in seen)
-        grown = max(sample.resident for sample in seen) - resident
-        print(f"{len(seen)} probes in {seen[-1].at - began:.1f} s, slowest {slowest:.3f} s, {grown / 2**20:.1f} MB")
+        slowest = max(max(sample.kept, sample.fresh) for sample in samples)
+        grown = max(sample.resident for sample in samples) - resident
+        print(
+            f"{len(samples)} probes in {samples[-1].at - began:.1f} s, slowest {slowest:.3f} s, {grown / 2**20:.1f} MB"
+        )
         assert grown < GROWTH_BYTES, f"memory grew by {grown / 2**20:.0f} MB"
         printed = self.program.log[logged:]
         assert "Traceback" not in printed, printed[-4000:]

@@ -30,10 +30,10 @@ def _flat_yaml(plane: AttackedPlane) -> None:
     """Requests of any authenticated user."""
     body = b"".join(b"key%d: a value of some length\n" % number for number in range(90_000))
     with ThreadPoolExecutor(3) as senders:
-        asked = [
+        pending_requests = [
             senders.submit(plane.as_user, "POST", REVIEWS, body, content_type="application/yaml") for _ in range(3)
         ]
-    assert {answer.result().status for answer in asked} <= {422, 429}
+    assert {answer.result().status for answer in pending_requests} <= {422, 429}
 
 
 def _yaml_of_short_values(plane: AttackedPlane) -> None:
@@ -81,15 +81,17 @@ def _containers_merged(plane: AttackedPlane) -> None:
 
 def _finalizers_merged(plane: AttackedPlane) -> None:
     first, second = ([f"example.{end}/{number}" for number in range(15_000)] for end in ("com", "org"))
-    held = _made(plane, CONFIG_MAPS, {"metadata": {"finalizers": first}})
+    existing = _made(plane, CONFIG_MAPS, {"metadata": {"finalizers": first}})
     more = [f"example.org/{number}" for number in range(50_000)]
     for name, values in (("finalizers", second), ("$deleteFromPrimitiveList/finalizers", more)):
         patch = {"metadata": {name: values}}
-        assert plane.as_user("PATCH", held, patch, content_type=STRATEGIC).status == 200
+        assert plane.as_user("PATCH", existing, patch, content_type=STRATEGIC).status == 200
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"finalizers": second}}
-    assert plane.as_user("PATCH", f"{held}?fieldManager=a", config, content_type=APPLY).status == 200
-    assert plane.as_admin("PATCH", held, [{"op": "remove", "path": "/metadata/finalizers"}], content_type=JSON_PATCH)
-    plane.as_admin("DELETE", held)
+    assert plane.as_user("PATCH", f"{existing}?fieldManager=a", config, content_type=APPLY).status == 200
+    assert plane.as_admin(
+        "PATCH", existing, [{"op": "remove", "path": "/metadata/finalizers"}], content_type=JSON_PATCH
+    )
+    plane.as_admin("DELETE", existing)
 
 
 def _owners(plane: AttackedPlane) -> None:
@@ -100,12 +102,12 @@ def _owners(plane: AttackedPlane) -> None:
 
 
 def _operations(plane: AttackedPlane) -> None:
-    held = _made(plane, CONFIG_MAPS, {"data": {f"key{number}": "" for number in range(50_000)}})
+    existing = _made(plane, CONFIG_MAPS, {"data": {f"key{number}": "" for number in range(50_000)}})
     patch = [{"op": "add", "path": f"/data/new{number}", "value": ""} for number in range(10_000)]
-    patched = plane.as_user("PATCH", held, patch, content_type=JSON_PATCH)
+    patched = plane.as_user("PATCH", existing, patch, content_type=JSON_PATCH)
     # etcd takes 1.5 MiB.
     assert patched.status == 200 or b"etcdserver: request is too large" in patched.body
-    plane.as_admin("DELETE", held)
+    plane.as_admin("DELETE", existing)
 
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

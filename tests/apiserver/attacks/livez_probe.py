@@ -49,10 +49,10 @@ def main(port: int, server: int, file: Path) -> None:
         grown = {name: after - before.get(name, 0) for name, after in waited().items()}
         return (grown.pop("probe") + max(grown.values(), default=0)) / 1e9
 
-    def measure(asked: http.client.HTTPSConnection) -> float:
+    def measure(measured: http.client.HTTPSConnection) -> float:
         before, began = waited(), time.monotonic()
-        asked.request("GET", "/livez")
-        answer = asked.getresponse()
+        measured.request("GET", "/livez")
+        answer = measured.getresponse()
         body = answer.read()
         seconds = time.monotonic() - began
         if (answer.status, body) != (200, b"ok"):

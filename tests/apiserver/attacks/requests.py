@@ -34,8 +34,8 @@ def grant(plane: AttackedPlane, *rules: dict[str, Any]) -> None:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
     }
-    made = {"clusterroles": {"metadata": {"name": name}, "rules": list(rules)}, "clusterrolebindings": binding}
-    for resource, body in made.items():
+    objects = {"clusterroles": {"metadata": {"name": name}, "rules": list(rules)}, "clusterrolebindings": binding}
+    for resource, body in objects.items():
         assert plane.as_admin("POST", f"{RBAC_API}/{resource}", body).status == 201
 
 
@@ -89,23 +89,23 @@ _LONG = 60_000
 def _many_resources(plane: AttackedPlane) -> None:
     long = "x" * (_LONG // 4)
     paths = [f"/apis/g{number}{long}/v1{long}/r{number}{long}/n/s{long}" for number in range(1000)]
-    asked = plane.ask_many([("GET", path, {}) for path in [*paths, '/apis/evil"}/v1/pods/x', "/odd"]])
-    assert {answer.status for answer in asked} <= {401, 403}
-    shown = plane.as_admin("GET", "/metrics").body.decode()
-    assert "evil" not in shown
-    assert "x" * 100 not in shown
+    pending_requests = plane.ask_many([("GET", path, {}) for path in [*paths, '/apis/evil"}/v1/pods/x', "/odd"]])
+    assert {answer.status for answer in pending_requests} <= {401, 403}
+    exposition = plane.as_admin("GET", "/metrics").body.decode()
+    assert "evil" not in exposition
+    assert "x" * 100 not in exposition
 
 
 def _many_paths_of_a_user(plane: AttackedPlane) -> None:
     paths = [f"/{number}/{'x' * _LONG}" for number in range(1200)]
-    asked = plane.ask_many([("GET", path, {}) for path in paths], token=USER_TOKEN)
-    assert {answer.status for answer in asked} == {403}
+    pending_requests = plane.ask_many([("GET", path, {}) for path in paths], token=USER_TOKEN)
+    assert {answer.status for answer in pending_requests} == {403}
 
 
 def _many_accept_headers(plane: AttackedPlane) -> None:
     headers = [{"Accept": f"a/{number}" + ",a" * (_LONG // 2)} for number in range(300)]
-    asked = plane.ask_many([("GET", "/api/v1/secrets", header) for header in headers])
-    assert {answer.status for answer in asked} <= {401, 403}
+    pending_requests = plane.ask_many([("GET", "/api/v1/secrets", header) for header in headers])
+    assert {answer.status for answer in pending_requests} <= {401, 403}
 
 
 def _heads_that_take_long_to_read(plane: AttackedPlane) -> None:
@@ -118,8 +118,8 @@ def _heads_that_take_long_to_read(plane: AttackedPlane) -> None:
         ("/api/v1/pods", {f"Impersonate-Extra-{number}": "x" for number in range(_LONG // 30)}),
     ]
     for path, headers in heads:
-        asked = plane.ask_many([("GET", path, headers)] * 10)
-        assert {answer.status for answer in asked} <= {400, 401, 403, 431}
+        pending_requests = plane.ask_many([("GET", path, headers)] * 10)
+        assert {answer.status for answer in pending_requests} <= {400, 401, 403, 431}
 
 
 @contextlib.contextmanager

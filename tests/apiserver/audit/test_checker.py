@@ -62,7 +62,7 @@ RULES = {
 
 @pytest.mark.parametrize("stages", [(), ("RequestReceived", "ResponseStarted")])
 @pytest.mark.parametrize(
-    ("asked", "level", "rules"),
+    ("attributes", "level", "rules"),
     [
         ("namespaced", "Metadata", "default"),
         ("namespaced", "None", "create"),
@@ -113,14 +113,14 @@ RULES = {
     ],
 )
 async def test_first_matching_rule_determines_the_level(
-    asked: str, level: str, rules: str, stages: tuple[str, ...]
+    attributes: str, level: str, rules: str, stages: tuple[str, ...]
 ) -> None:
     policy = Policy(tuple(RULES[name] for name in rules.split(",")), omit_stages=stages)
-    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[asked])
+    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[attributes])
     assert (result.level, result.omit_stages) == (level, frozenset(stages))
 
 
-@pytest.mark.parametrize("asked", ["namespaced", "cluster", "nonResource"])
+@pytest.mark.parametrize("attributes", ["namespaced", "cluster", "nonResource"])
 @pytest.mark.parametrize(
     ("stages", "rule", "omitted"),
     [
@@ -131,10 +131,10 @@ async def test_first_matching_rule_determines_the_level(
     ],
 )
 async def test_stages_of_policy_and_rule_are_omitted(
-    asked: str, stages: tuple[str, ...], rule: str, omitted: set[str]
+    attributes: str, stages: tuple[str, ...], rule: str, omitted: set[str]
 ) -> None:
     policy = Policy((RULES[rule], RULES["getPods"], RULES["default"]), omit_stages=stages)
-    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[asked])
+    result = PolicyRuleEvaluator(policy).evaluate_policy_rule(*ASKED[attributes])
     assert (result.level, result.omit_stages) == ("Request", frozenset(omitted))
 
 

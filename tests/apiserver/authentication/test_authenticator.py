@@ -182,16 +182,16 @@ async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(do
 async def test_token_for_another_audience_is_rejected(door: AuthenticatedServer) -> None:
     token = await door.token(audiences=["vault", ISSUER + "/other"])
     both = await door.token(audiences=["vault", ISSUER])
-    who = await door.who(token)
+    identity = await door.who(token)
     plain = await door.review(token)
-    asked = await door.review(token, "vault", "x")
+    review = await door.review(token, "vault", "x")
     ours = await door.review(both)
     none = await door.review(both, "x")
-    assert who == 401
+    assert identity == 401
     assert plain == none == {"user": {}, "error": "invalid bearer token"}
-    assert (asked["authenticated"], asked["audiences"]) == (True, ["vault"])
-    assert asked["user"]["username"] == "system:serviceaccount:default:sa"
-    assert "system:authenticated" in asked["user"]["groups"]
+    assert (review["authenticated"], review["audiences"]) == (True, ["vault"])
+    assert review["user"]["username"] == "system:serviceaccount:default:sa"
+    assert "system:authenticated" in review["user"]["groups"]
     assert ours["audiences"] == [ISSUER]
 
 
@@ -321,11 +321,11 @@ async def test_legacy_secret_token(door: AuthenticatedServer) -> None:
     assert used == {"kubernetes.io/legacy-token-last-used": now.date().isoformat()}
 
 
-def signed(told: dict[str, Any]) -> str:
+def signed(payload: dict[str, Any]) -> str:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding
 
-    parts = [json.dumps(part).encode() for part in ({"alg": "RS256"}, told)]
+    parts = [json.dumps(part).encode() for part in ({"alg": "RS256"}, payload)]
     text = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
     signature = KEY.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
     return f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"

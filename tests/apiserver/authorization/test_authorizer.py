@@ -18,7 +18,7 @@ GET = ("get",)
 
 
 @cases(
-    "rule, asked, allowed",
+    "rule, attributes, allowed",
     {
         "matching rule": (Rule(GET, ("apps",), ("deployments",)), Attributes("get", "apps", "v1", "deployments"), True),
         "other verb": (Rule(GET, ("apps",), ("deployments",)), Attributes("list", "apps", "v1", "deployments"), False),
@@ -49,8 +49,8 @@ GET = ("get",)
         ),
     },
 )
-def test_rules(rule: Rule, asked: Attributes, allowed: bool) -> None:
-    assert rule.allows(asked) is allowed
+def test_rules(rule: Rule, attributes: Attributes, allowed: bool) -> None:
+    assert rule.allows(attributes) is allowed
 
 
 @pytest.mark.parametrize("broken", [b"garbage", b"\xff", b"null", b"{}", b'{"metadata":{},"rules":7,"subjects":7}'])
@@ -137,8 +137,8 @@ def test_token_auth_file_format() -> None:
 
 def test_role_reconciliation_adds_missing_rules() -> None:
     wanted = {"metadata": {}, "rules": [{"verbs": ["get"]}]}
-    mine = {"metadata": {}, "rules": [{"verbs": ["list"]}]}
-    changed = reconciled(mine, wanted)
+    custom_rule = {"metadata": {}, "rules": [{"verbs": ["list"]}]}
+    changed = reconciled(custom_rule, wanted)
     assert changed is not None
     assert changed["rules"] == [{"verbs": ["list"]}, {"verbs": ["get"]}]
     assert reconciled(changed, wanted) is None

@@ -48,7 +48,7 @@ def attributes(verb: str, resource: str, name: str = "", group: str = "", **more
 
 
 @cases(
-    "asked, reason",
+    "request_attributes, reason",
     {
         "a mounted secret": (attributes("get", "secrets", "mounted"), None),
         "watching it by name": (attributes("watch", "secrets", "mounted"), None),
@@ -115,7 +115,7 @@ def attributes(verb: str, resource: str, name: str = "", group: str = "", **more
         "path of metrics": (Attributes("get", path="/metrics"), ""),
     },
 )
-async def test_node_authorizer_decisions(api: Api, asked: Attributes, reason: str | None) -> None:
+async def test_node_authorizer_decisions(api: Api, request_attributes: Attributes, reason: str | None) -> None:
     pods = "/api/v1/namespaces/default/pods"
     await api.create(pods, OURS)
     theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
@@ -124,7 +124,7 @@ async def test_node_authorizer_decisions(api: Api, asked: Attributes, reason: st
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
     await api.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})
     await api.create("/api/v1/persistentvolumes", {"metadata": {"name": "other"}, "spec": spec})
-    decision = NodeAuthorizer(api.server.core, node_rules).authorize(NODE, asked)
+    decision = NodeAuthorizer(api.server.core, node_rules).authorize(NODE, request_attributes)
     assert decision.allowed is (reason is None)
     assert decision.reason == (reason or "")
 

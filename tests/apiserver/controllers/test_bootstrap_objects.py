@@ -70,7 +70,7 @@ async def test_default_service_cidr_and_ip_addresses(started_api: Api) -> None:
     await started_api.delete(f"{services}/s")
     await asyncio.sleep(0.1)
     cidr = (await started_api.get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes")).body
-    given = created["spec"]["clusterIP"]
+    requested_ip = created["spec"]["clusterIP"]
     after = await items(started_api, addresses)
     assert names(before) == names(after) == ["10.0.0.1"]
     assert before[0]["spec"] == {"parentRef": {"resource": "services", "namespace": "default", "name": "kubernetes"}}
@@ -78,7 +78,7 @@ async def test_default_service_cidr_and_ip_addresses(started_api: Api) -> None:
         "ipaddress.kubernetes.io/ip-family": "IPv4",
         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
     }
-    assert sorted(names(during)) == sorted(["10.0.0.1", given])
+    assert sorted(names(during)) == sorted(["10.0.0.1", requested_ip])
     assert cidr["spec"] == {"cidrs": ["10.0.0.0/24"]}
     assert [
         (condition["type"], condition["status"], condition["message"]) for condition in cidr["status"]["conditions"]
@@ -227,8 +227,8 @@ async def test_identity_lease(started_api: Api) -> None:
 async def test_restart_repairs_roles_and_keeps_additions(api: Api) -> None:
     await HandlerChain(api.server, address="", authorization="RBAC").start()
     role = f"{_RBAC}/clusterroles/system:discovery"
-    mine = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
-    patched = await api.patch(role, {"rules": [mine]})
+    custom_rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+    patched = await api.patch(role, {"rules": [custom_rule]})
     assert patched.status == 200, patched.text
     await api.delete(f"{_RBAC}/clusterroles/system:basic-user")
     again = ApiServer(api.env, api.store)
@@ -236,5 +236,5 @@ async def test_restart_repairs_roles_and_keeps_additions(api: Api) -> None:
     api.transport = again.transport("admin", ("system:masters",))
     rules = (await api.get(role)).body["rules"]
     status = (await api.get(f"{_RBAC}/clusterroles/system:basic-user")).status
-    assert rules == [mine, *_RIGHTS["clusterroles"]["system:discovery"]["rules"]]
+    assert rules == [custom_rule, *_RIGHTS["clusterroles"]["system:discovery"]["rules"]]
     assert status == 200

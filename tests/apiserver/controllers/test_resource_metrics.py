@@ -134,7 +134,10 @@ async def test_missing_metrics(world: World, meter: Meter, path: str, text: str)
 async def test_discovery_and_read_only_verbs(world: World, meter: Meter) -> None:
     result = await discover(world.admin)
     ours = {resource.name: resource for resource in result.resources() if resource.group == "metrics.k8s.io"}
-    assert {name: (each.kind, each.namespaced, each.verbs) for name, each in ours.items()} == {
+    assert {
+        name: (listed_resource.kind, listed_resource.namespaced, listed_resource.verbs)
+        for name, listed_resource in ours.items()
+    } == {
         "nodes": ("NodeMetrics", False, ("get", "list")),
         "pods": ("PodMetrics", True, ("get", "list")),
     }
@@ -203,8 +206,8 @@ async def test_workload_load_is_shared_by_ready_pods(world: World, meter: Meter)
     assert (await used(world))["a"] == "250m"
     await world.merge(f"{APPS}/replicasets/web-1", {"metadata": {"annotations": {LOAD: "1500m"}}})
     assert (await used(world))["a"] == "250m"  # left there from when the Deployment had it
-    gone = {**web, "uid": "of-one-before"}
-    await owned(world, "f", gone)
+    previous = {**web, "uid": "of-one-before"}
+    await owned(world, "f", previous)
     assert (await used(world))["f"] == "250m"
 
 

@@ -392,7 +392,7 @@ def test_most_specific_entry_wins(tmp_path: Path, metrics: EncryptionMetrics) ->
 
 def test_keys_of_a_provider_are_selected_by_name(tmp_path: Path, metrics: EncryptionMetrics) -> None:
     path = tmp_path / "config.yaml"
-    for provider, shown in (("aesgcm", "AES"), ("aescbc", "AES"), ("secretbox", "Secretbox")):
+    for provider, display_name in (("aesgcm", "AES"), ("aescbc", "AES"), ("secretbox", "Secretbox")):
         path.write_bytes(by({provider: {"keys": [{**KEY, "name": "new"}, {**KEY, "name": "old"}]}}))
         transformer = load_config(Env(), str(path), metrics, reload=False).providers.of("", "secrets")
         assert transformer is not None
@@ -403,7 +403,9 @@ def test_keys_of_a_provider_are_selected_by_name(tmp_path: Path, metrics: Encryp
         assert transformer.from_storage(stored, context) == (b"value", False)
         older = stored.replace(b":new:", b":old:", 1)
         assert transformer.from_storage(older, context) == (b"value", True)
-        with pytest.raises(TransformError, match=f"no matching key was found for the provided {shown} transformer"):
+        with pytest.raises(
+            TransformError, match=f"no matching key was found for the provided {display_name} transformer"
+        ):
             transformer.from_storage(prefix + b"other:x", context)
     assert metrics.registry.value(
         "apiserver_storage_transformation_operations_total", "secrets", "to_storage", "k8s:enc:secretbox:v1:", "OK"

@@ -168,8 +168,8 @@ async def test_a_dry_run_stores_nothing(api: Api) -> None:
 async def test_client_side_apply_is_migrated_to_server_side_apply(api: Api) -> None:
     note = "kubectl.kubernetes.io/last-applied-configuration"
     text = '{"apiVersion":"v1","data":{"a":"1"},"kind":"ConfigMap","metadata":{"name":"c"}}'
-    made = config_map(a="1", b="1", meta={"annotations": {note: text}})
-    await api.request("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", made)
+    migrated = config_map(a="1", b="1", meta={"annotations": {note: text}})
+    await api.request("POST", CONFIG_MAPS + "?fieldManager=kubectl-client-side-apply", migrated)
     beyond, other, allowed = [
         await applied(api, C, config_map(a="2", b="2"), "kubectl"),
         await applied(api, C, config_map(a="2"), "other"),
@@ -184,12 +184,12 @@ async def test_client_side_apply_is_migrated_to_server_side_apply(api: Api) -> N
 
 
 async def test_resource_version_is_a_precondition_of_existing_objects(api: Api) -> None:
-    made, answer = await apply_all(
+    created, answer = await apply_all(
         api,
         (C, config_map(a="1", meta={"resourceVersion": "1"})),
         (C, config_map(a="2", meta={"resourceVersion": "1"})),
     )
-    assert made.status == 201
+    assert created.status == 201
     assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
@@ -204,7 +204,7 @@ TWICE = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  k: a\n
 
 async def test_duplicate_yaml_key_by_field_validation(api: Api) -> None:
     ways = ("Strict", "Warn", "Ignore", "Strict")
-    answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + how) for how in ways]
+    answers = [await applied(api, C, TWICE, "m", "&fieldValidation=" + method) for method in ways]
     strict, warned, ignored, again, stored = [*answers, await api.get(C)]
     assert again.body == strict.body
     assert stored.meta["resourceVersion"] == ignored.meta["resourceVersion"]
@@ -239,13 +239,13 @@ async def test_scale_takes_ownership_of_replicas(api: Api) -> None:
 
 
 async def test_apply_to_the_scale_subresource(api: Api) -> None:
-    made, rejected, forced = await apply_all(
+    created, rejected, forced = await apply_all(
         api,
         (D, deployment(replicas=2)),
         (D + "/scale", _scale(5), "hpa"),
         (D + "/scale", _scale(5), "hpa", "&force=true"),
     )
-    assert made.status == 201
+    assert created.status == 201
     assert rejected.message == 'Apply failed with 1 conflict: conflict with "m1": .spec.replicas'
     assert (forced.status, forced.body["kind"], forced.body["spec"]) == (200, "Scale", {"replicas": 5})
 

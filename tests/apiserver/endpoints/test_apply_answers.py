@@ -39,11 +39,11 @@ def essence(answer: Answer) -> Any:
     for entry in meta.get("managedFields") or ():
         names = (entry["manager"], entry["operation"], entry.get("subresource", ""), entry["apiVersion"])
         owners[" ".join(filter(None, names))] = entry["fieldsV1"]
-    shown = {name: body[name] for name in ("spec", "data", "status") if name in body}
-    if "spec" in shown:
-        shown["spec"] = {name: value for name, value in shown["spec"].items() if name not in ALLOCATED}
+    fields = {name: body[name] for name in ("spec", "data", "status") if name in body}
+    if "spec" in fields:
+        fields["spec"] = {name: value for name, value in fields["spec"].items() if name not in ALLOCATED}
     kept = {name: meta[name] for name in ("labels", "annotations", "finalizers") if name in meta}
-    return answer.status, dict(sorted(owners.items())), shown, kept
+    return answer.status, dict(sorted(owners.items())), fields, kept
 
 
 async def test_field_ownership_after_each_write(env: Env, golden: Golden) -> None:

@@ -161,10 +161,10 @@ async def test_resource_quantities_are_rounded_to_milli(api: Api) -> None:
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1000u"}}}
     created = await api.create(PODS, asking)
     node = await api.create("/api/v1/nodes", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1500u"}}})
-    made_quota = await api.create("/api/v1/namespaces/default/resourcequotas", quota)
+    created_quota = await api.create("/api/v1/namespaces/default/resourcequotas", quota)
     assert created["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1m"}}
     assert node["status"]["capacity"] == {"cpu": "2m"}
-    assert made_quota["spec"]["hard"] == {"requests.cpu": "1m"}
+    assert created_quota["spec"]["hard"] == {"requests.cpu": "1m"}
 
 
 async def test_volume_claim_template_keeps_its_status(api: Api) -> None:

@@ -208,9 +208,9 @@ async def test_force_deleted_pod_removed_by_a_watcher(api: Api, monkeypatch: pyt
         return value
 
     monkeypatch.setattr(Core, "commit", slow)
-    asked = await api.delete(PODS + "/p", no_grace_period)
-    assert [asked.status, kubelet[0].status, (await api.get(PODS + "/p")).status] == [200, 200, 404]
-    assert (asked.body["kind"], asked.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)
+    deletions = await api.delete(PODS + "/p", no_grace_period)
+    assert [deletions.status, kubelet[0].status, (await api.get(PODS + "/p")).status] == [200, 200, 404]
+    assert (deletions.body["kind"], deletions.meta["deletionGracePeriodSeconds"]) == ("Pod", 0)
 
 
 async def test_deletecollection_returns_the_objects_before_deletion(api: Api) -> None:

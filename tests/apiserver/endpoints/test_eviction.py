@@ -93,10 +93,10 @@ async def test_admission_runs_for_the_eviction_only(api: Api) -> None:
     records = Records(core, {"deleteOptions": {"gracePeriodSeconds": 7}})
     core.admission.plugins.append(records)
     answer = await _evict(api)
-    seen = records.seen
+    reviews = records.seen
     meta = (await api.get(PODS + "/p")).meta
     assert answer.status == 201
-    assert seen == [("CREATE", "pods/eviction", "p", "Eviction")]
+    assert reviews == [("CREATE", "pods/eviction", "p", "Eviction")]
     assert meta["deletionGracePeriodSeconds"] == 7, "what admission made of the eviction counts"
 
 
@@ -241,11 +241,11 @@ async def test_dry_run_changes_nothing_and_is_still_rejected(api: Api) -> None:
     await _budget(api, disruptionsAllowed=1)
     first = (await _evict(api, query="?dryRun=All")).status
     second = (await _evict(api, _eviction(deleteOptions={"dryRun": ["All"]}))).status
-    found, status = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
+    stored, status = (await api.get(PODS + "/p")).body, (await api.get(BUDGETS + "/b")).body["status"]
     await api.patch(BUDGETS + "/b/status", {"status": {"disruptionsAllowed": 0}})
     rejected = (await _evict(api, query="?dryRun=All")).status
     assert (first, second, rejected) == (201, 201, 429)
-    assert "deletionTimestamp" not in found["metadata"]
+    assert "deletionTimestamp" not in stored["metadata"]
     assert status["disruptionsAllowed"] == 1
 
 

@@ -118,9 +118,9 @@ async def test_continue_token_expires_with_the_history(env: Env) -> None:
         await api.create(CONFIG_MAPS, config_map(name))
         answers.append(await api.get(rest))
         await asyncio.sleep(4)
-    *good, gone = answers
+    *good, responses_after = answers
     assert [_names(page) for page in good] == [["b", "c"]] * 3
-    assert (gone.status, gone.body["reason"]) == (410, "Expired")
+    assert (responses_after.status, responses_after.body["reason"]) == (410, "Expired")
 
 
 @cases(

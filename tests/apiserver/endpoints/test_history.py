@@ -43,9 +43,9 @@ async def test_time_maps_to_the_last_revision_before_it(world: World, env: Env) 
 
 
 async def test_list_of_all_marks(world: World, env: Env) -> None:
-    made = await _one_each_minute(world, env)
+    created = await _one_each_minute(world, env)
     marks = {mark["time"]: mark["resourceVersion"] for mark in (await _history(world))["marks"]}
-    assert made.items() <= marks.items()
+    assert created.items() <= marks.items()
     await asyncio.sleep(400)
     await world.request("POST", CONFIG_MAPS, config_map("later"))
     assert [mark["time"] for mark in (await _history(world))["marks"]] == [format_time(env.now())]
@@ -60,8 +60,8 @@ async def test_list_of_all_marks(world: World, env: Env) -> None:
     },
 )
 async def test_unknown_times(world: World, query: str, status: int, message: str) -> None:
-    found, body = await world.request("GET", PATH + query)
-    assert (found, body["code"]) == (status, status)
+    response, body = await world.request("GET", PATH + query)
+    assert (response, body["code"]) == (status, status)
     assert body["message"].startswith(message)
 
 
@@ -86,17 +86,17 @@ async def _changes(world: World, query: str) -> Any:
 
 async def test_changes_have_user_and_cause(world: World) -> None:
     headers = {"user-agent": "mine/1.0", "pilothouse-cause": CAUSE}
-    _status, made = await world.request("POST", f"{CONFIG_MAPS}?fieldManager=me", config_map("a"), headers=headers)
+    _status, created = await world.request("POST", f"{CONFIG_MAPS}?fieldManager=me", config_map("a"), headers=headers)
     await world.request("POST", CONFIG_MAPS, config_map("b"))
     await world.request("DELETE", f"{CONFIG_MAPS}/a")
     first, second = (await _changes(world, "&namespace=default&name=a"))["changes"]
     assert first.pop("time") <= second.pop("time")
     assert first == {
-        "resourceVersion": made["metadata"]["resourceVersion"],
+        "resourceVersion": created["metadata"]["resourceVersion"],
         "type": "ADDED",
         "name": "a",
         "namespace": "default",
-        "uid": made["metadata"]["uid"],
+        "uid": created["metadata"]["uid"],
         "origin": {
             "user": "admin",
             "userAgent": "mine/1.0",
@@ -160,14 +160,14 @@ async def test_changes_are_paged(world: World) -> None:
 
 async def test_page_size_is_bounded_in_bytes(world: World) -> None:
     large = {**config_map("large"), "data": {"a": "x" * (_PAGE_BYTES // 10)}}
-    _status, made = await world.request("POST", CONFIG_MAPS, large)
+    _status, created = await world.request("POST", CONFIG_MAPS, large)
     for number in range(15):
         await world.request(
             "PUT", f"{CONFIG_MAPS}/large", {**large, "metadata": {"name": "large", "labels": {"a": f"{number}"}}}
         )
     result = await _changes(world, "&namespace=default&name=large")
     assert (len(result["changes"]), result["more"]) == (9, True)
-    assert made["metadata"]["resourceVersion"] not in {change["resourceVersion"] for change in result["changes"]}
+    assert created["metadata"]["resourceVersion"] not in {change["resourceVersion"] for change in result["changes"]}
 
 
 @pytest.mark.parametrize("path", [PATH, CHANGES + "?resource=secrets", CHANGES + "?resource=secrets&namespace=mine"])

@@ -28,9 +28,9 @@ class Rights:
         self.asked: list[Attributes] = []
         self._rules = rules
 
-    def authorize(self, identity: Identity, asked: Attributes) -> Decision:
-        self.asked.append(asked)
-        return Decision(any(rule.allows(asked) for rule in self._rules))
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
+        self.asked.append(attributes)
+        return Decision(any(rule.allows(attributes) for rule in self._rules))
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
         return list(self._rules), ""
@@ -71,8 +71,8 @@ def test_impersonate_verb_allows_every_request() -> None:
         may("impersonate", AUTHENTICATION, "userextras/acme.com/scopes", "x"),
     )
     wanted = Identity("jane", ("crew",), "u", {"acme.com/scopes": ("x",)})
-    found, _mode = impersonate(Identity("bob"), wanted, LIST, rights)
-    assert found == Identity("jane", ("crew", "system:authenticated"), "u", {"acme.com/scopes": ("x",)})
+    decision, _mode = impersonate(Identity("bob"), wanted, LIST, rights)
+    assert decision == Identity("jane", ("crew", "system:authenticated"), "u", {"acme.com/scopes": ("x",)})
 
 
 @cases(
@@ -155,8 +155,8 @@ def test_system_masters_requires_unconstrained_impersonation() -> None:
     wanted = Identity("jane", ("system:masters",))
     with pytest.raises(StatusError, match="impersonating the system:masters group is not allowed"):
         impersonate(Identity("bob"), wanted, LIST, Rights(*new))
-    found, _mode = impersonate(Identity("bob"), wanted, LIST, Rights(*new, Rule(("impersonate",), ("",), ("*",))))
-    assert "system:masters" in found.groups
+    decision, _mode = impersonate(Identity("bob"), wanted, LIST, Rights(*new, Rule(("impersonate",), ("",), ("*",))))
+    assert "system:masters" in decision.groups
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
 
 
 @cases(
-    "spec, status, wanted, told",
+    "spec, status, wanted, error",
     {
         "windows pod": (
             {"os": {"name": "windows"}},
@@ -184,7 +184,7 @@ _TIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}}
         "resource claims": (_CLAIMED, {}, {}, ["spec: Forbidden: only cpu and memory resources are mutable"]),
     },
 )
-async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: Object, told: list[str]) -> None:
+async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: Object, error: list[str]) -> None:
     await api.create(PODS, pod(**spec))
     if status:
         patched = await api.patch(PODS + "/p/status", {"status": status}, STRATEGIC)
@@ -192,7 +192,7 @@ async def test_resizable_fields(api: Api, spec: Object, status: Object, wanted: 
     causes = ((await api.patch(PODS + "/p/resize", {"spec": wanted}, STRATEGIC)).body.get("details") or {}).get(
         "causes"
     ) or []
-    assert [f"{cause['field']}: {cause['message']}" for cause in causes] == told
+    assert [f"{cause['field']}: {cause['message']}" for cause in causes] == error
 
 
 async def test_resize_ignores_other_fields(api: Api) -> None:
@@ -305,11 +305,11 @@ async def test_log_follow_ends_with_the_container(api: Api) -> None:
     api.server.core.pod_logs = log
     stream = await api.transport.open(Request("GET", PODS + "/p/log?follow=true"))
     pieces = stream.__aiter__()
-    seen = [await pieces.__anext__()]
+    chunks = [await pieces.__anext__()]
     await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "3"}}})
-    seen.append(await pieces.__anext__())
+    chunks.append(await pieces.__anext__())
     await api.patch(PODS + "/p", {"metadata": {"labels": {"lines": "4", "ended": ""}}})
-    assert (seen + [piece async for piece in pieces]) == [b"line 0\n", b"line 1\nline 2\n", b"line 3\n"]
+    assert (chunks + [piece async for piece in pieces]) == [b"line 0\n", b"line 1\nline 2\n", b"line 3\n"]
 
 
 # What asks for a process
@@ -349,8 +349,8 @@ async def test_exec_attach_and_portforward_are_rejected(
     assert (answer.status, answer.message) == (code, message)
 
 
-@pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
-async def test_exec_by_get_requires_create(api: Api, what: str) -> None:
+@pytest.mark.parametrize("target", ["exec", "attach", "portforward"])
+async def test_exec_by_get_requires_create(api: Api, target: str) -> None:
     requests: list[tuple[str, str]] = []
 
     def authorize(_identity: Identity, info: RequestInfo) -> None:
@@ -358,15 +358,15 @@ async def test_exec_by_get_requires_create(api: Api, what: str) -> None:
 
     await api.create(PODS, pod())
     api.server.authorize = authorize
-    await api.get(f"{PODS}/p/{what}")
+    await api.get(f"{PODS}/p/{target}")
     await api.get(f"{PODS}/p/log")
-    assert requests == [("get", what), ("create", what), ("get", "log")]
+    assert requests == [("get", target), ("create", target), ("get", "log")]
 
 
 async def test_service_proxy_is_unavailable(api: Api) -> None:
     services = "/api/v1/namespaces/default/services"
     await api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
-    nobody = await api.get(services + "/s:80/proxy/")
+    unauthenticated = await api.get(services + "/s:80/proxy/")
     missing = await api.get(services + "/t/proxy")
-    assert (nobody.status, nobody.message) == (503, 'no endpoints available for service "s"')
+    assert (unauthenticated.status, unauthenticated.message) == (503, 'no endpoints available for service "s"')
     assert (missing.status, missing.message) == (404, 'services "t" not found')

@@ -71,7 +71,7 @@ _ODD = '"},"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"'
 
 
 @cases(
-    "made, change, is_short",
+    "renewed, change, is_short",
     {
         "only the time": (_lease(), _renewed, True),
         "finalizers": (_lease(finalizers=["x.io/a"]), _renewed, True),
@@ -105,10 +105,10 @@ _ODD = '"},"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"'
     },
 )
 async def test_stored_lease_equals_a_generic_update(
-    env: Env, short: list[bool], made: Object, change: Callable[[bytes], bytes], is_short: bool
+    env: Env, short: list[bool], renewed: Object, change: Callable[[bytes], bytes], is_short: bool
 ) -> None:
     api = Api(env)
-    await api.create(LEASES, made)
+    await api.create(LEASES, renewed)
     await asyncio.sleep(5)
     dry, answer = await _both(api, change(_stored(api)))
     assert short == [False, is_short]

@@ -74,7 +74,7 @@ async def test_rejected_selectors(api: Api, selectors: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize(
-    ("selectors", "told"),
+    ("selectors", "message"),
     [
         ({"fieldSelector": {"rawSelector": "spec.nodeName=n1"}}, None),
         (
@@ -91,11 +91,11 @@ async def test_rejected_selectors(api: Api, selectors: dict[str, Any], message: 
         ),
     ],
 )
-async def test_unparsable_selectors_are_reported(api: Api, selectors: dict[str, Any], told: str | None) -> None:
+async def test_unparsable_selectors_are_reported(api: Api, selectors: dict[str, Any], message: str | None) -> None:
     answer = await review(api, "selfsubjectaccessreviews", {"resourceAttributes": {**POD, **selectors}})
     assert answer.status == 201
     assert answer.body["status"]["allowed"] is False
-    assert answer.body["status"].get("evaluationError") == told
+    assert answer.body["status"].get("evaluationError") == message
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
 
 
 @cases(
-    "made, body, code, message",
+    "binding, body, code, message",
     {
         "another name": (pod(), _binding("q"), 400, "name in URL does not match name in Binding object"),
         "already assigned to a node": (
@@ -149,8 +149,8 @@ async def test_binding_sets_the_node_name(api: Api, target: str) -> None:
         "missing pod": (pod("q"), _binding(), 404, 'pods "p" not found'),
     },
 )
-async def test_rejected_bindings(api: Api, made: Object, body: Object, code: int, message: str) -> None:
-    await api.create(PODS, made)
+async def test_rejected_bindings(api: Api, binding: Object, body: Object, code: int, message: str) -> None:
+    await api.create(PODS, binding)
     answer = await api.post(PODS + "/p/binding", body)
     assert (answer.status, answer.message) == (code, message)
 
@@ -238,7 +238,10 @@ async def test_data_source_is_printed_with_its_group(api: Api) -> None:
     sets = "/apis/apps/v1/namespaces/default/statefulsets"
     volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": wanted}}}
     created = await api.create(sets, {"metadata": {"name": "s"}, "spec": spec})
-    made_pod = await api.create(PODS, pod("p", volumes=[volume]))
-    shown = next(item for item in made_pod["spec"]["volumes"] if item["name"] == "v")
-    for spec in (created["spec"]["volumeClaimTemplates"][0]["spec"], shown["ephemeral"]["volumeClaimTemplate"]["spec"]):
+    created_pod = await api.create(PODS, pod("p", volumes=[volume]))
+    volume_source = next(item for item in created_pod["spec"]["volumes"] if item["name"] == "v")
+    for spec in (
+        created["spec"]["volumeClaimTemplates"][0]["spec"],
+        volume_source["ephemeral"]["volumeClaimTemplate"]["spec"],
+    ):
         assert spec["dataSource"] == {"apiGroup": None, "kind": "PersistentVolumeClaim", "name": "c"}

@@ -26,10 +26,10 @@ from pilothouse.env import Env
 
 
 async def _put(
-    api: Api, change: Callable[[Object], Any], *, made: Object | None = None, target: str = CONFIG_MAPS
+    api: Api, change: Callable[[Object], Any], *, obj: Object | None = None, target: str = CONFIG_MAPS
 ) -> tuple[Object, Answer]:
     """Create an object, change it, and PUT it."""
-    first = await api.create(target, made or config_map(data={"a": "1"}))
+    first = await api.create(target, obj or config_map(data={"a": "1"}))
     sent = copy.deepcopy(first)
     change(sent)
     return first, await api.put(f"{target}/{first['metadata']['name']}", sent)
@@ -43,8 +43,8 @@ async def test_put_replaces_the_object(api: Api) -> None:
 
 
 async def test_no_op_put_writes_nothing(env: Env) -> None:
-    for target, made in ((CONFIG_MAPS, config_map(data={"a": "1"})), (PODS, pod()), (REPLICA_SETS, replica_set())):
-        first, answer = await _put(Api(env), lambda _obj: None, made=made, target=target)
+    for target, obj in ((CONFIG_MAPS, config_map(data={"a": "1"})), (PODS, pod()), (REPLICA_SETS, replica_set())):
+        first, answer = await _put(Api(env), lambda _obj: None, obj=obj, target=target)
         assert answer.body == first
 
 
@@ -93,7 +93,7 @@ async def test_put_of_a_missing_object_is_not_found(api: Api) -> None:
 
 
 @cases(
-    "target, made, change, generation",
+    "target, obj, change, generation",
     {
         "a changed spec raises it": (REPLICA_SETS, replica_set(), lambda o: o["spec"].update(replicas=3), 2),
         "changed labels do not": (REPLICA_SETS, replica_set(), lambda o: o["metadata"].update(labels={"a": "b"}), 1),
@@ -103,9 +103,9 @@ async def test_put_of_a_missing_object_is_not_found(api: Api) -> None:
     },
 )
 async def test_generation(
-    api: Api, target: str, made: Object, change: Callable[[Object], Any], generation: int | None
+    api: Api, target: str, obj: Object, change: Callable[[Object], Any], generation: int | None
 ) -> None:
-    _first, answer = await _put(api, change, made=made, target=target)
+    _first, answer = await _put(api, change, obj=obj, target=target)
     assert answer.status == 200
     assert answer.meta.get("generation") == generation
     assert answer.body.get("status", {}).get("replicas", 0) == 0
@@ -137,7 +137,7 @@ async def test_pod_status_update_keeps_owner_references(api: Api) -> None:
 
 async def test_pod_image_can_be_updated(api: Api) -> None:
     _first, answer = await _put(
-        api, lambda o: o["spec"]["containers"][0].update(image="nginx:2"), made=pod(), target=PODS
+        api, lambda o: o["spec"]["containers"][0].update(image="nginx:2"), obj=pod(), target=PODS
     )
     assert (answer.status, answer.meta["generation"]) == (200, 2)
 
@@ -169,9 +169,9 @@ async def test_removing_the_last_finalizer_deletes_the_object(api: Api) -> None:
     # Watchers see the last stored state, with the revision of the deletion.
     [(type_, obj)] = await events.rest()
     assert type_ == "DELETED"
-    gone = obj["metadata"]
-    assert gone["finalizers"] == ["a.b/c"]
-    assert int(gone["resourceVersion"]) == int(marked.meta["resourceVersion"]) + 1
+    deleted_meta = obj["metadata"]
+    assert deleted_meta["finalizers"] == ["a.b/c"]
+    assert int(deleted_meta["resourceVersion"]) == int(marked.meta["resourceVersion"]) + 1
 
 
 # Patches
@@ -207,23 +207,23 @@ async def test_patched_members_keep_the_canonical_order(api: Api, content_type: 
 
 
 @cases(
-    "patch, said",
+    "patch, message",
     {
         "an unknown member": ({"nope": 1}, 'strict decoding error: unknown field "nope"'),
         "an unknown field in a member": ({"metadata": {"nope": 1}}, 'unknown field "metadata.nope"'),
         "a value of the wrong type": ({"data": {"a": 5}}, "cannot unmarshal number"),
     },
 )
-async def test_patch_errors_refer_to_the_patched_object(api: Api, patch: Object, said: str) -> None:
+async def test_patch_errors_refer_to_the_patched_object(api: Api, patch: Object, message: str) -> None:
     await api.create(CONFIG_MAPS, config_map(data={"a": "1", "kept": "2"}))
     answer = await api.request("PATCH", CONFIG_MAPS + "/c?fieldValidation=Strict", patch, MERGE)
     assert answer.status == 422, answer.text
-    assert said in answer.message
+    assert message in answer.message
     assert '"kept":"2"' in answer.message.replace('\\"', '"')
 
 
 @cases(
-    "spec, shown, why",
+    "spec, value, why",
     {
         "a value of another type": ({"replicas": "many"}, "replicas:many", "unrecognized type: int32"),
         "an unknown field": (
@@ -233,11 +233,11 @@ async def test_patch_errors_refer_to_the_patched_object(api: Api, patch: Object,
         ),
     },
 )
-async def test_strategic_patch_errors_refer_to_the_patch(api: Api, spec: Object, shown: str, why: str) -> None:
+async def test_strategic_patch_errors_refer_to_the_patch(api: Api, spec: Object, value: str, why: str) -> None:
     name = (await api.create(REPLICA_SETS, replica_set()))["metadata"]["name"]
     answer = await api.patch(f"{REPLICA_SETS}/{name}?fieldValidation=Strict", {"spec": spec}, STRATEGIC)
     assert answer.status == 422
-    assert answer.message == f' "" is invalid: patch: Invalid value: "map[spec:map[{shown}]]": {why}'
+    assert answer.message == f' "" is invalid: patch: Invalid value: "map[spec:map[{value}]]": {why}'
 
 
 async def test_empty_lists_and_maps_of_a_patch_are_not_stored(api: Api) -> None:
@@ -269,7 +269,7 @@ ADDRESSES = "may specify no more than one IP for each IP family"
 
 
 @cases(
-    "sent, kept, said",
+    "sent, kept, message",
     {
         "dual-stack addresses": (["10.0.0.2", "fd00::1"], ["10.0.0.2", "fd00::1"], ""),
         "two addresses of one family": (["10.0.0.2", "10.0.0.3"], [], ADDRESSES),
@@ -279,14 +279,14 @@ ADDRESSES = "may specify no more than one IP for each IP family"
         "the single one alone": ([], ["10.0.0.2"], ""),
     },
 )
-async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], kept: list[str], said: str) -> None:
+async def test_pod_ips_have_one_address_per_family(api: Api, sent: list[str], kept: list[str], message: str) -> None:
     """``validatePodIPs`` and the conversion of ``podIP``; all of these patches have the podIP 10.0.0.2."""
     await api.create(PODS, pod())
     status = {"podIP": "10.0.0.2", **({"podIPs": [{"ip": ip} for ip in sent]} if sent else {})}
     answer = await api.patch(f"{PODS}/p/status", {"status": status}, MERGE)
-    assert answer.status == (422 if said else 200)
-    assert said in answer.message
-    if not said:
+    assert answer.status == (422 if message else 200)
+    assert message in answer.message
+    if not message:
         assert answer.body["status"]["podIP"] == "10.0.0.2"
         assert [pod_ip["ip"] for pod_ip in answer.body["status"]["podIPs"]] == kept
 
@@ -303,10 +303,10 @@ async def test_dry_run_update_stores_nothing(api: Api) -> None:
 @pytest.mark.parametrize("name", ["managedFields", "resourceVersion", "metadata", "finalizers", "uid", "kind"])
 async def test_labels_and_annotations_named_like_fields(api: Api, name: str) -> None:
     """Some code splits stored objects by their bytes."""
-    made = config_map(data={"a": "1"})
-    made["metadata"]["labels"] = {"a": "x", name: "1"}
-    made["metadata"]["annotations"] = {"a": "x", name: '[{"b":1}]', "z": f',"{name}":[{{'}
-    await api.create(CONFIG_MAPS, made)
+    original = config_map(data={"a": "1"})
+    original["metadata"]["labels"] = {"a": "x", name: "1"}
+    original["metadata"]["annotations"] = {"a": "x", name: '[{"b":1}]', "z": f',"{name}":[{{'}
+    await api.create(CONFIG_MAPS, original)
     patched = await api.patch(CONFIG_MAPS + "/c", {"data": {"b": "2"}})
     put = await api.put(CONFIG_MAPS + "/c", {**patched.body, "data": {"c": "3"}})
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"d": "4"}}

@@ -72,7 +72,7 @@ def test_verbs_and_scopes(method: str, target: str, headers: dict[str, str], ver
 
 
 @pytest.mark.parametrize(
-    ("query", "shown"),
+    ("query", "label"),
     [
         ("", ""),
         ("?dryRun=All", "All"),
@@ -81,10 +81,10 @@ def test_verbs_and_scopes(method: str, target: str, headers: dict[str, str], ver
         ("?dryRun=", "invalid"),
     ],
 )  # fmt: skip
-def test_dry_runs(query: str, shown: str) -> None:
+def test_dry_runs(query: str, label: str) -> None:
     metrics = metrics_of(Request("POST", PODS + query))
-    assert f'dry_run="{shown}"' in lines(metrics, "apiserver_request_total")[0]
-    assert bool(lines(metrics, "apiserver_request_sli_duration_seconds_count")) is not bool(shown)
+    assert f'dry_run="{label}"' in lines(metrics, "apiserver_request_total")[0]
+    assert bool(lines(metrics, "apiserver_request_sli_duration_seconds_count")) is not bool(label)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,15 @@ def test_latencies_have_upstreams_buckets() -> None:
     metrics = metrics_of(Request("GET", PODS), Request("GET", PODS), seconds=0.03)
     labels = 'verb="LIST",dry_run="",group="",version="v1",resource="pods",subresource="",scope="namespace"'
     labels += ',component="apiserver"'
-    shown = lines(metrics, "apiserver_request_duration_seconds_bucket")
-    bounds = [line.partition('le="')[2].partition('"')[0] for line in shown]
+    buckets = lines(metrics, "apiserver_request_duration_seconds_bucket")
+    bounds = [line.partition('le="')[2].partition('"')[0] for line in buckets]
     assert bounds == [*BOUNDS]
-    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="0.025"}} 0' in shown
-    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="0.05"}} 2' in shown
+    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="0.025"}} 0' in buckets
+    assert f'apiserver_request_duration_seconds_bucket{{{labels},le="0.05"}} 2' in buckets
     assert lines(metrics, "apiserver_request_duration_seconds_sum") == [
         f"apiserver_request_duration_seconds_sum{{{labels}}} 0.06"
     ]
-    assert len(lines(metrics, "apiserver_request_sli_duration_seconds_bucket")) == len(shown) - 2
+    assert len(lines(metrics, "apiserver_request_sli_duration_seconds_bucket")) == len(buckets) - 2
     assert "# TYPE apiserver_request_duration_seconds histogram" in metrics.registry.exposition().splitlines()
 
 

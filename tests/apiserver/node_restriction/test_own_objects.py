@@ -164,9 +164,12 @@ def test_node_without_a_name_is_rejected() -> None:
 
 
 def test_user_of_group_nodes_without_a_node_name() -> None:
-    nobody = Identity("system:node:", ("system:nodes",))
+    unauthenticated = Identity("system:node:", ("system:nodes",))
     configmap = {"metadata": {"name": "c", "namespace": "ns"}}
-    expect(admit("CREATE", "configmaps", configmap, user=nobody), 'could not determine node from user "system:node:"')
+    expect(
+        admit("CREATE", "configmaps", configmap, user=unauthenticated),
+        'could not determine node from user "system:node:"',
+    )
 
 
 @cases(
@@ -247,8 +250,8 @@ def claim(condition: str = "", allocated: str = "10G", resize_status: str = "") 
 
 
 def changed(**more: Any) -> Object:
-    made = claim("Resizing")
-    return {**made, "metadata": {**made["metadata"], **more}}
+    resized = claim("Resizing")
+    return {**resized, "metadata": {**resized["metadata"], **more}}
 
 
 NOT_ALLOWED = "is not allowed to update fields other than status.quantity and status.conditions"
@@ -292,13 +295,13 @@ def request(common_name: str, signer: str, *, valid: bool = True) -> Object:
     if valid:
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         key = ec.generate_private_key(ec.SECP256R1())
-        made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
-        pem = made.public_bytes(serialization.Encoding.PEM)
+        csr = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+        pem = csr.public_bytes(serialization.Encoding.PEM)
     return {"metadata": {"name": "c"}, "spec": {"request": base64.b64encode(pem).decode(), "signerName": signer}}
 
 
 @cases(
-    "asked, words",
+    "attributes, words",
     {
         "allowed, node serving": (request("system:node:mynode", SERVING), ""),
         "allowed, node client": (request("system:node:mynode", KUBELET_CLIENT), ""),
@@ -310,15 +313,15 @@ def request(common_name: str, signer: str, *, valid: bool = True) -> Object:
         "deny, invalid": (request("system:node:mynode", SERVING, valid=False), "unable to parse csr: "),
     },
 )
-def test_certificate_requests(asked: Object, words: str) -> None:
-    expect(admit("CREATE", "certificatesigningrequests", asked), words)
+def test_certificate_requests(attributes: Object, words: str) -> None:
+    expect(admit("CREATE", "certificatesigningrequests", attributes), words)
 
 
 def test_certificate_requests_are_checked_on_create_only() -> None:
-    asked = request("system:node:othernode", SERVING)
-    expect(admit("UPDATE", "certificatesigningrequests/status", asked, asked), "")
+    csr_spec = request("system:node:othernode", SERVING)
+    expect(admit("UPDATE", "certificatesigningrequests/status", csr_spec, csr_spec), "")
 
 
 def test_pod_certificate_requests_require_the_gate() -> None:
-    asked = {"metadata": {"name": "foo", "namespace": "ns"}, "spec": {"nodeName": "mynode"}}
-    expect(admit("CREATE", "podcertificaterequests", asked), "PodCertificateRequest feature gate is disabled")
+    csr_spec = {"metadata": {"name": "foo", "namespace": "ns"}, "spec": {"nodeName": "mynode"}}
+    expect(admit("CREATE", "podcertificaterequests", csr_spec), "PodCertificateRequest feature gate is disabled")

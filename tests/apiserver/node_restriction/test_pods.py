@@ -26,7 +26,7 @@ def _rows() -> list[Any]:
         for kind, name in (("mirror", f"{prefix}mirrorpod"), ("normal", f"{prefix}pod")):
             own = "" if whose == "self" else ITSELF
             create = own if kind == "mirror" else MIRRORS_ONLY
-            for what, operation, expected in (
+            for row, operation, expected in (
                 ("pods", "CREATE", create),
                 ("pods", "UPDATE", UNEXPECTED),
                 ("pods", "DELETE", own),
@@ -39,14 +39,14 @@ def _rows() -> list[Any]:
                 ("pods/eviction unnamed", "CREATE", own),
             ):
                 message = "forbid" if expected else "allow"
-                title = f"{message} {operation.lower()} of {what} for {kind} pod bound to {whose}"
-                rows.append(pytest.param(operation, what, name, expected, id=title))
+                title = f"{message} {operation.lower()} of {row} for {kind} pod bound to {whose}"
+                rows.append(pytest.param(operation, row, name, expected, id=title))
     return rows
 
 
-@pytest.mark.parametrize(("operation", "what", "name", "expected"), _rows())
-def test_pods_are_restricted_by_node(operation: str, what: str, name: str, expected: str) -> None:
-    resource, _blank, unnamed = what.partition(" ")
+@pytest.mark.parametrize(("operation", "subject", "name", "expected"), _rows())
+def test_pods_are_restricted_by_node(operation: str, subject: str, name: str, expected: str) -> None:
+    resource, _blank, unnamed = subject.partition(" ")
     pod = BY_NAME[name]
     if resource == "pods/eviction":
         body = eviction("" if unnamed else name)

@@ -85,8 +85,8 @@ class Decides:
         self._expected = expected
         self._allowed = allowed
 
-    def authorize(self, identity: Identity, asked: Attributes) -> Decision:
-        assert (identity, asked) == (MYNODE, self._expected)
+    def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
+        assert (identity, attributes) == (MYNODE, self._expected)
         return Decision(self._allowed)
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:

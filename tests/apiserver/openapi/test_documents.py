@@ -114,19 +114,19 @@ INT_OR_STRING = {"x-kubernetes-int-or-string": True}
 FREE = {"x-kubernetes-preserve-unknown-fields": True}
 
 
-def _definition(given: dict[str, Any]) -> dict[str, Any]:
+def _definition(schema: dict[str, Any]) -> dict[str, Any]:
     foos = definition(
         "Foo",
-        version(schema=given, selectableFields=[{"jsonPath": ".spec.color"}]),
+        version(schema=schema, selectableFields=[{"jsonPath": ".spec.color"}]),
         group="bar.k8s.io",
         names={"listKind": "FooList"},
     )
     return {**foos, "status": {"conditions": [{"type": "Established", "status": "True"}]}}
 
 
-def _served(given: dict[str, Any], version: str) -> dict[str, Any]:
+def _served(schema: dict[str, Any], version: str) -> dict[str, Any]:
     """The schemas of the custom kind and its list, without descriptions."""
-    (info,) = resource_infos(_definition(given))
+    (info,) = resource_infos(_definition(schema))
     collector = SchemaCollector(version)
     add_custom(collector, info, version)
     schemas = {name: value for name, value in collector.schemas.items() if name.startswith("io.k8s.bar.")}
@@ -141,7 +141,7 @@ def _without_descriptions(value: Any) -> Any:
 
 
 @cases(
-    "given, expected",
+    "schema, expected",
     {
         "properties": (
             {"type": "object", "properties": {"spec": {"type": "object"}}},
@@ -216,9 +216,9 @@ def _without_descriptions(value: Any) -> Any:
         ),
     },
 )
-def test_custom_resource_in_v2(given: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_custom_resource_in_v2(schema: dict[str, Any], expected: dict[str, Any]) -> None:
     selectable = [{"fieldPath": "spec.color"}]
-    assert _served(given, V2)["io.k8s.bar.v1.Foo"] == {
+    assert _served(schema, V2)["io.k8s.bar.v1.Foo"] == {
         **expected,
         "x-kubernetes-group-version-kind": KIND,
         "x-kubernetes-selectable-fields": selectable,
@@ -241,13 +241,13 @@ def test_custom_resource_list_in_v2() -> None:
 
 
 def test_custom_resource_in_v3() -> None:
-    given: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         **FREE,
         "properties": {"a": {"type": "string", "nullable": True, "default": "x"}},
     }
-    shown = _served(given, V3)["io.k8s.bar.v1.Foo"]
-    assert shown["x-kubernetes-preserve-unknown-fields"] is True
-    assert shown["properties"]["a"] == given["properties"]["a"]
+    definition = _served(schema, V3)["io.k8s.bar.v1.Foo"]
+    assert definition["x-kubernetes-preserve-unknown-fields"] is True
+    assert definition["properties"]["a"] == schema["properties"]["a"]
     meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    assert shown["properties"]["metadata"] == {"allOf": [{"$ref": meta}]}
+    assert definition["properties"]["metadata"] == {"allOf": [{"$ref": meta}]}

@@ -285,7 +285,7 @@ ROBOT = {
 
 
 @cases(
-    "path, found",
+    "path, values",
     {
         "an escaped name": (r".a.b\.c/d[1]", [2]),
         "a quoted name": (r".a['b\.c/d'][-1]", [3]),
@@ -305,8 +305,8 @@ ROBOT = {
         "a missing field": (".x.y", []),
     },
 )
-def test_json_paths(path: str, found: list[object]) -> None:
-    assert find(ROBOT, path, RowBudget(100)) == found
+def test_json_paths(path: str, values: list[object]) -> None:
+    assert find(ROBOT, path, RowBudget(100)) == values
 
 
 @cases(

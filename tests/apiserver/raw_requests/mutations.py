@@ -237,14 +237,14 @@ def change_value(random: Random, value: Json) -> Json:
     return changed
 
 
-def _places(value: Json, found: list[tuple[Json, Any]]) -> None:
+def _places(value: Json, places: list[tuple[Json, Any]]) -> None:
     members = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else ()
     )
     for key, member in members[:50]:
-        found.append((value, key))
-        if len(found) < 2000:
-            _places(member, found)
+        places.append((value, key))
+        if len(places) < 2000:
+            _places(member, places)
 
 
 def _change_one(random: Random, value: Json) -> Json:
@@ -261,9 +261,9 @@ def _change_one(random: Random, value: Json) -> Json:
         del holder[key]
     elif action == 4:
         # One value in the place of another.
-        other, there = random.choice(result)
-        if isinstance(other, dict) == isinstance(there, str) and (isinstance(other, dict) or there < len(other)):
-            holder[key] = json.loads(json.dumps(other.get(there) if isinstance(other, dict) else other[there]))
+        other, position = random.choice(result)
+        if isinstance(other, dict) == isinstance(position, str) and (isinstance(other, dict) or position < len(other)):
+            holder[key] = json.loads(json.dumps(other.get(position) if isinstance(other, dict) else other[position]))
     elif isinstance(holder, dict):
         if action == 5:
             holder[random.choice(_KEYS)] = holder.pop(key)
@@ -299,8 +299,8 @@ def change_bytes(random: Random, data: bytes) -> bytes:
         elif action == 5 and random.random() < 0.3:
             del changed[at:]
         else:
-            there = random.randrange(len(changed) + 1)
-            changed[at:at] = changed[there : there + 20]
+            position = random.randrange(len(changed) + 1)
+            changed[at:at] = changed[position : position + 20]
     return bytes(changed)
 
 

@@ -113,7 +113,7 @@ def load() -> Seeds:
                 )
             elif exchange.method == "GET" and "?" in exchange.target:
                 queries.append(exchange.target.partition("?")[2])
-    return Seeds(tuple(objects), {name: tuple(each) for name, each in patches.items()}, tuple(queries))
+    return Seeds(tuple(objects), {name: tuple(definitions) for name, definitions in patches.items()}, tuple(queries))
 
 
 def _recorded_object(exchange: Exchange, recorded: str) -> Seed | None:

@@ -42,12 +42,12 @@ def _opened(message: str) -> str:
     if match is None:
         return message
     try:
-        shown = json.loads(json.loads(match[2]))
+        printed = json.loads(json.loads(match[2]))
     except ValueError:
         return message
-    if not isinstance(shown, dict):
+    if not isinstance(printed, dict):
         return message
-    return match[1] + json.dumps(_common("", shown)) + match[3]
+    return match[1] + json.dumps(_common("", printed)) + match[3]
 
 
 def _common(key: str, value: Json) -> Json:
@@ -93,7 +93,7 @@ class Translation:
         """Whether a request's body carries a recorded time that stands for several of ours.
 
         There two writes were made in one second, here in two: ours is sent another time than it had stored."""
-        return any(where == place and time in text for where, time in self._split_seconds)
+        return any(target == place and time in text for target, time in self._split_seconds)
 
     def is_own(self, key: str, theirs: Json, ours: Json) -> bool:
         """Whether two values that differ are ones that each server chose for itself. ``key`` is the field's name."""

@@ -48,7 +48,7 @@ class Report:
     refused: int = 0
     rows: Counter[str] = field(default_factory=Counter)
     unexplained: list[Found] = field(default_factory=list)
-    shown: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, bool]] = field(default_factory=Counter)
     """Values and diffs in recorded rejections, and whether our response has them."""
 
     def summary(self) -> str:
@@ -57,7 +57,7 @@ class Report:
             f"{self.requests} requests, {self.granted} granted by both, {self.refused} refused by both, "
             f"{sum(self.rows.values())} differ as {len(self.rows)} rows say, {len(self.unexplained)} unexplained; "
             + ", ".join(
-                f"{self.shown[kind, True]} of {self.shown[kind, True] + self.shown[kind, False]} {kind} as recorded"
+                f"{self.counts[kind, True]} of {self.counts[kind, True] + self.counts[kind, False]} {kind} as recorded"
                 for kind in ("values", "diffs")
             )
         )
@@ -93,20 +93,20 @@ class Player:
             written = _written(exchange, ours, place, revisions)
             if not translation.is_of_split_second(place, exchange.text):
                 result += written
-            self.report.shown.update(shown(exchange, ours, translation))
+            self.report.counts.update(shown(exchange, ours, translation))
             if verbose:
                 print(Found(scenario.seed, exchange, ours, tuple(result)))
             if self._count(scenario.seed, exchange, ours, result):
                 return
 
-    def _count(self, seed: int, exchange: Exchange, ours: Answer, found: list[Difference]) -> bool:
+    def _count(self, seed: int, exchange: Exchange, ours: Answer, differences: list[Difference]) -> bool:
         report = self.report
         report.requests += 1
         report.granted += exchange.answer.accepted and ours.accepted
         report.refused += not exchange.answer.accepted and not ours.accepted
         rows: dict[str, Row] = {}
         remaining = []
-        for difference in found:
+        for difference in differences:
             row = explain(difference, exchange, ours)
             if row is None:
                 remaining.append(difference)
@@ -184,9 +184,9 @@ def _written(exchange: Exchange, ours: Answer, place: str, revisions: dict[str, 
     now = tuple(str(meta.get("resourceVersion", "")) for meta in metas)
     if exchange.dry_run or "items" in theirs.body or not all(now) or theirs.body.get("kind") == "Scale":
         return []
-    where = _where(place, theirs)
-    before = revisions.get(where)
-    revisions[where] = (now[0], now[1])
+    path = _where(place, theirs)
+    before = revisions.get(path)
+    revisions[path] = (now[0], now[1])
     if exchange.method not in ("PUT", "PATCH") or before is None:
         return []
     wrote = [one != other for one, other in zip(before, now, strict=True)]

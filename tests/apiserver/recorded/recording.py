@@ -63,9 +63,9 @@ class Exchange:
     answer: Answer
 
     @classmethod
-    def parse(cls, asked: str, code: int, body: Json) -> Self:
+    def parse(cls, exchange_text: str, code: int, body: Json) -> Self:
         """Parse the text of a recording: ``METHOD TARGET TYPE BODY``."""
-        method, target, content_type, text = asked.split(" ", 3)
+        method, target, content_type, text = exchange_text.split(" ", 3)
         if isinstance(body, dict):
             _without_marks_of_the_build(body)
         return cls(method, unquote(target.partition("?")[0]), target, content_type, text, Answer(code, body))
@@ -127,4 +127,4 @@ def scenarios(file: str = SHORT) -> Iterator[Scenario]:
         for line in lines:
             document = json.loads(line)
             pairs = zip(document["asked"], document["answers"], strict=True)
-            yield Scenario(document["seed"], tuple(Exchange.parse(asked, *answer) for asked, answer in pairs))
+            yield Scenario(document["seed"], tuple(Exchange.parse(exchange, *answer) for exchange, answer in pairs))

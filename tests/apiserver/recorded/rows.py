@@ -42,10 +42,10 @@ def _causes(answer: Answer) -> list[tuple[str, str]]:
 def _is_in_order_of_a_map(difference: Difference, exchange: Exchange, ours: Answer) -> bool:
     if difference.path != "message" and not difference.path.startswith("body.details.causes."):
         return False
-    theirs, mine = _causes(exchange.answer), _causes(ours)
-    if theirs == mine or sorted(theirs) != sorted(mine):
+    theirs, ours_causes = _causes(exchange.answer), _causes(ours)
+    if theirs == ours_causes or sorted(theirs) != sorted(ours_causes):
         return False
-    moved = [one for one, other in zip(theirs, mine, strict=True) if one != other]
+    moved = [one for one, other in zip(theirs, ours_causes, strict=True) if one != other]
     return all(_OVER_A_MAP.search(field) or text.startswith("conflict with ") for field, text in moved)
 
 

@@ -81,7 +81,7 @@ def test_partial_metadata_has_no_conversion_annotations() -> None:
     """What only a conversion to v1 writes into annotations."""
     of_autoscaler = b'{"autoscaling.alpha.kubernetes.io/metrics":"[]","note":"autoscaling.alpha.kubernetes.io/"}'
     autoscaler = b'{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"annotations":%s}}'
-    shown = json.loads(partial_object(autoscaler % of_autoscaler))
-    assert shown["metadata"] == {"annotations": {"note": "autoscaling.alpha.kubernetes.io/"}}
+    encoded = json.loads(partial_object(autoscaler % of_autoscaler))
+    assert encoded["metadata"] == {"annotations": {"note": "autoscaling.alpha.kubernetes.io/"}}
     daemons = b'{"kind":"DaemonSet","metadata":{"annotations":{"deprecated.daemonset.template.generation":"1"}}}'
     assert json.loads(partial_object(daemons))["metadata"] == {}

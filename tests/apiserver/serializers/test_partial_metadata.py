@@ -8,7 +8,7 @@ DEEP = b'{"kind":"A","apiVersion":"v1","metadata":{"annotations":%s%s}}' % (b"["
 
 
 @cases(
-    "stored, shown",
+    "stored, expected",
     {
         "metadata only": (
             b'{"kind":"A","apiVersion":"v1","metadata":{"name":"a"},"spec":{}}',
@@ -17,5 +17,5 @@ DEEP = b'{"kind":"A","apiVersion":"v1","metadata":{"annotations":%s%s}}' % (b"["
         "nested too deeply: the stored bytes unchanged": (DEEP, DEEP),
     },
 )
-def test_partial_object(stored: bytes, shown: bytes) -> None:
-    assert partial_object(stored) == shown
+def test_partial_object(stored: bytes, expected: bytes) -> None:
+    assert partial_object(stored) == expected

@@ -17,10 +17,10 @@ _VALUES = [
 
 
 @pytest.mark.parametrize("field", ["apiVersion", "kind"])
-@pytest.mark.parametrize(("value", "shown"), _VALUES)
-async def test_invalid_type_meta(api: Api, field: str, value: Any, shown: str) -> None:
+@pytest.mark.parametrize(("value", "type_meta"), _VALUES)
+async def test_invalid_type_meta(api: Api, field: str, value: Any, type_meta: str) -> None:
     body = {field: value, "metadata": {"name": "c", "labels": {"a": "b"}}}
-    why = _WHY.format(shown, field)
+    why = _WHY.format(type_meta, field)
     text = json.dumps(body).encode()
     await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
     await api.create(PODS, pod())

@@ -148,8 +148,8 @@ async def test_undecryptable_value_has_the_same_error(ours: Api, go: RealCluster
             await store.client.txn(messages.TxnRequest(success=[messages.put(key + name, value)]), operation="t")
         for path in (*(f"{secrets}/{name.decode()}" for name in values), f"{secrets}/good", secrets):
             status, theirs = await asyncio.to_thread(go.try_request, "GET", path)
-            mine = await ours.get(path)
-            assert (mine.status, mine.body.get("message"), mine.body.get("reason")) == (
+            read = await ours.get(path)
+            assert (read.status, read.body.get("message"), read.body.get("reason")) == (
                 status,
                 theirs.get("message"),
                 theirs.get("reason"),
@@ -184,31 +184,31 @@ def _serves(go: RealCluster, info: ResourceInfo) -> bool:
         return False
 
 
-def _differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
+def _differences(theirs: Any, our_object: Any, path: str = "") -> list[str]:
     """Fields of v1.20's response that ours lacks or has with another value."""
-    if isinstance(theirs, dict) and isinstance(mine, dict):
+    if isinstance(theirs, dict) and isinstance(our_object, dict):
         return [
             difference
             for name, value in theirs.items()
             if name not in ("managedFields", "creationTimestamp") or value is not None
             if name != "managedFields"
             for difference in (
-                _differences(value, mine[name], f"{path}.{name}")
-                if name in mine
+                _differences(value, our_object[name], f"{path}.{name}")
+                if name in our_object
                 else ([] if value in (None, [], {}, "", 0, False) else [f"{path}.{name}: only theirs: {value!r}"])
             )
         ]
-    if isinstance(theirs, list) and isinstance(mine, list) and len(theirs) == len(mine):
+    if isinstance(theirs, list) and isinstance(our_object, list) and len(theirs) == len(our_object):
         return [
             difference
-            for at, (one, other) in enumerate(zip(theirs, mine, strict=True))
+            for at, (one, other) in enumerate(zip(theirs, our_object, strict=True))
             for difference in _differences(one, other, f"{path}[{at}]")
         ]
-    return [] if theirs == mine else [f"{path}: {theirs!r} / {mine!r}"]
+    return [] if theirs == our_object else [f"{path}: {theirs!r} / {our_object!r}"]
 
 
 async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealCluster) -> None:
-    shared, found = set(), []
+    shared, kinds = set(), []
     for direction in ("ours", "theirs"):
         namespace = f"both-{direction}"
         assert (await ours.post("/api/v1/namespaces", {"metadata": {"name": namespace}})).status == 201
@@ -216,32 +216,32 @@ async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealClus
             path, name = _path(info, namespace), body["metadata"]["name"]
             if not await asyncio.to_thread(_serves, go, info):
                 continue
-            what = f"{direction}: {info.kind} {name}"
+            label = f"{direction}: {info.kind} {name}"
             if direction == "ours":
                 created = await ours.post(path, body)
                 if created.status == 409 or created.status == 422:
                     continue
-                assert created.status == 201, (what, created.text)
+                assert created.status == 201, (label, created.text)
             else:
                 status, theirs = await asyncio.to_thread(go.try_request, "POST", path, body)
                 if status in (400, 409, 422):
                     continue  # v1.20 has other rules
-                assert status == 201, (what, theirs)
+                assert status == 201, (label, theirs)
             # Controllers of both change some of them once more.
             for _ in range(20):
                 status, theirs = await asyncio.to_thread(go.try_request, "GET", f"{path}/{name}")
-                assert status == 200, (what, theirs)
+                assert status == 200, (label, theirs)
                 read = await ours.get(f"{path}/{name}")
-                assert read.status == 200, (what, read.text)
-                mine = read.body
-                if theirs["metadata"]["resourceVersion"] == mine["metadata"]["resourceVersion"]:
+                assert read.status == 200, (label, read.text)
+                our_object = read.body
+                if theirs["metadata"]["resourceVersion"] == our_object["metadata"]["resourceVersion"]:
                     break
                 await asyncio.sleep(0.1)
-            found += [f"{what}: {difference}" for difference in _differences(theirs, mine)]
+            kinds += [f"{label}: {difference}" for difference in _differences(theirs, our_object)]
             shared.add(info.kind)
             if not info.namespaced:
                 await ours.delete(f"{path}/{name}")
-    assert not found, "\n".join(found)
+    assert not kinds, "\n".join(kinds)
     assert len(shared) > 35, sorted(shared)
 
 
@@ -250,7 +250,7 @@ async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealClus
 async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bool, soak_minutes: float) -> None:
     """Creates, changes and deletions at both; both list the same at revisions in between. With --soak for minutes."""
     chance = random.Random(7)
-    shown: list[tuple[str, Any]] = []
+    lists: list[tuple[str, Any]] = []
 
     async def at_ours(step: int) -> None:
         name = f"m{chance.randrange(12)}"
@@ -270,14 +270,14 @@ async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bo
             go.try_request("DELETE", f"{CONFIG_MAPS}/{name}")
 
     async def compare() -> None:
-        for revision, items in shown:
+        for revision, items in lists:
             target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
             status, theirs = await asyncio.to_thread(go.try_request, "GET", target)
             assert status == 200, theirs
             assert [_told(item) for item in theirs["items"]] == [_told(item) for item in items], revision
             again = await ours.get(target)
             assert [_told(item) for item in again.body["items"]] == [_told(item) for item in items]
-        shown.clear()
+        lists.clear()
 
     until = time.monotonic() + soak_minutes * 60 if soak else 0.0
     step = compared = 0
@@ -285,9 +285,9 @@ async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bo
         await asyncio.gather(*(at_ours(step + more) for more in range(3)), asyncio.to_thread(at_theirs, step))
         if step % 10 == 0:
             listed = await ours.get(CONFIG_MAPS)
-            shown.append((listed.meta["resourceVersion"], listed.body["items"]))
+            lists.append((listed.meta["resourceVersion"], listed.body["items"]))
         if step % 100 == 99:
-            compared += len(shown)
+            compared += len(lists)
             await compare()
         step += 1
     await compare()
@@ -311,25 +311,25 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
         return answer.body
 
     async def theirs(name: str) -> Any:
-        status, found = await asyncio.to_thread(go.try_request, "POST", services, body(name))
-        assert status == 201, found
-        return found
+        status, response = await asyncio.to_thread(go.try_request, "POST", services, body(name))
+        assert status == 201, response
+        return response
 
-    made = await asyncio.gather(*(one(f"s{at}-{one.__name__}") for at in range(10) for one in (mine, theirs)))
-    ports = [each["spec"]["ports"][0]["nodePort"] for each in made]
+    responses = await asyncio.gather(*(one(f"s{at}-{one.__name__}") for at in range(10) for one in (mine, theirs)))
+    ports = [created_service["spec"]["ports"][0]["nodePort"] for created_service in responses]
     assert len(set(ports)) == 20
-    assert len({each["spec"]["clusterIP"] for each in made}) == 20
-    taken = made[0]["spec"]["ports"][0]["nodePort"]
+    assert len({created_service["spec"]["clusterIP"] for created_service in responses}) == 20
+    port = responses[0]["spec"]["ports"][0]["nodePort"]
     status, refused = await asyncio.to_thread(
-        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
+        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": port}])
     )
     assert (status, "already allocated" in refused["message"]) == (422, True)
-    theirs_taken = made[1]["spec"]["ports"][0]["nodePort"]
-    answer = await ours.post(services, body("again", ports=[{"port": 80, "nodePort": theirs_taken}]))
+    other_port = responses[1]["spec"]["ports"][0]["nodePort"]
+    answer = await ours.post(services, body("again", ports=[{"port": 80, "nodePort": other_port}]))
     assert answer.status == 422, answer.text
-    for item in made:
+    for item in responses:
         await ours.delete(f"{services}/{item['metadata']['name']}")
-    status, found = await asyncio.to_thread(
-        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": taken}])
+    status, conflicting_service = await asyncio.to_thread(
+        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": port}])
     )
-    assert status == 201, found
+    assert status == 201, conflicting_service

@@ -149,9 +149,9 @@ async def test_key_rotation_by_no_op_writes(world: World) -> None:
         patched = await api.patch(f"{SECRETS}/a", {})
         assert patched.meta["resourceVersion"] != response.meta["resourceVersion"]
         assert (await api.raw("secrets/default/a")).startswith(b"k8s:enc:aesgcm:v1:two:")
-        asked = api.chain.metrics.registry.value
-        assert asked("etcd_request_duration_seconds", "get", "", "secrets") == 1, "whether it is stale"
-        assert asked("etcd_requests_total", "get", "", "") > 0
+        value_of = api.chain.metrics.registry.value
+        assert value_of("etcd_request_duration_seconds", "get", "", "secrets") == 1, "whether it is stale"
+        assert value_of("etcd_requests_total", "get", "", "") > 0
         page = api.encryption.metrics.registry
         name = "apiserver_storage_transformation_operations_total"
         assert page.value(name, "secrets", "to_storage", "k8s:enc:aesgcm:v1:", "OK") == 1
@@ -380,10 +380,10 @@ async def test_key_rotation_under_load_loses_nothing(
         while time.monotonic() < until_:
             step += 1
             name, value = f"{own}-{step % 7}", str(step)
-            made = await api.post(SECRETS, secret(name, v=value))
-            if made.status == 409:
-                made = await api.patch(f"{SECRETS}/{name}", {"stringData": {"v": value}})
-            assert made.status in (200, 201), made.text
+            created = await api.post(SECRETS, secret(name, v=value))
+            if created.status == 409:
+                created = await api.patch(f"{SECRETS}/{name}", {"stringData": {"v": value}})
+            assert created.status in (200, 201), created.text
             written[name] = value
             if step % 10 == 0:
                 name = f"{own}-{step % 7}"

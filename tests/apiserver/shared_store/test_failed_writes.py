@@ -104,9 +104,9 @@ async def test_no_op_update_does_not_return_a_failing_write(env: Env, monkeypatc
         async with _first_fails(api, monkeypatch) as release:
             first, second = await _beside(api, patch, patch, release)
         assert first.status == 500
-        shown = (await api.get(f"{CONFIG_MAPS}/a")).body
-        assert (second.status, second.body) == (200, shown)
-        assert shown["data"] == {"b": "c"}
+        stored = (await api.get(f"{CONFIG_MAPS}/a")).body
+        assert (second.status, second.body) == (200, stored)
+        assert stored["data"] == {"b": "c"}
 
 
 async def test_no_op_update_returns_the_revision_of_a_concurrent_write(env: Env) -> None:
@@ -114,8 +114,8 @@ async def test_no_op_update_returns_the_revision_of_a_concurrent_write(env: Env)
         await api.post(CONFIG_MAPS, config_map("a"))
         patch = {"data": {"b": "c"}}
         answers = await asyncio.gather(*(api.patch(f"{CONFIG_MAPS}/a", patch) for _ in range(3)))
-        shown = (await api.get(f"{CONFIG_MAPS}/a")).body
-        assert [answer.body for answer in answers] == [shown] * 3
+        stored = (await api.get(f"{CONFIG_MAPS}/a")).body
+        assert [answer.body for answer in answers] == [stored] * 3
 
 
 async def test_lost_staged_write_is_retried_until_stored(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,8 @@ async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> Non
             assert sorted(await _names(api)) == sorted(acknowledged)
             assert (await api.patch(f"{CONFIG_MAPS}/c0", {"data": {"more": "y"}})).status == 500
             # What only removes is carried out.
-            gone = acknowledged[: len(acknowledged) // 2 + 1]
-            for name in gone:
+            deleted = acknowledged[: len(acknowledged) // 2 + 1]
+            for name in deleted:
                 assert (await api.delete(f"{CONFIG_MAPS}/{name}")).status == 200
             assert (await api.get(f"{CONFIG_MAPS}/c0")).status == 404
             revision = (await api.get(CONFIG_MAPS)).body["metadata"]["resourceVersion"]
@@ -84,7 +84,7 @@ async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> Non
             (alarm,) = (await asyncio.to_thread(_ask, etcd, "maintenance/alarm", {"action": "GET"}))["alarms"]
             await asyncio.to_thread(_ask, etcd, "maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
             assert (await api.post(CONFIG_MAPS, config_map("after"))).status == 201
-            assert sorted(await _names(api)) == sorted([*acknowledged[len(gone) :], "after"])
+            assert sorted(await _names(api)) == sorted([*acknowledged[len(deleted) :], "after"])
     finally:
         etcd.stop()
 

@@ -24,12 +24,12 @@ SERVICES = "/api/v1/namespaces/default/services"
 def raw(etcd: Etcd, key: str) -> Any:
     """What etcd has there."""
     with grpc.insecure_channel(f"127.0.0.1:{etcd.port}") as channel:
-        ask = channel.unary_unary(
+        range_request = channel.unary_unary(
             "/etcdserverpb.KV/Range",
             request_serializer=lambda request: request.SerializeToString(),
             response_deserializer=messages.RangeResponse.FromString,
         )
-        return ask(messages.RangeRequest(key=key.encode())).kvs
+        return range_request(messages.RangeRequest(key=key.encode())).kvs
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
@@ -68,8 +68,8 @@ async def test_stored_bytes_and_keys_are_kube_apiservers(env: Env) -> None:
         (pair,) = raw(shared_etcd(), f"{store.keys.root}services/specs/default/web")
         assert pair.value.startswith(b"k8s\x00\n\r\n\x02v1\x12\x07Service\x12")
         assert b"resourceVersion" not in pair.value
-        shown = (await one.get(f"{SERVICES}/web")).meta
-        assert shown["resourceVersion"] == str(pair.mod_revision)
+        stored_meta = (await one.get(f"{SERVICES}/web")).meta
+        assert stored_meta["resourceVersion"] == str(pair.mod_revision)
 
 
 async def test_one_of_two_creates_wins(env: Env) -> None:
@@ -143,17 +143,17 @@ async def test_addresses_and_ports_are_unique(env: Env) -> None:
         created = await asyncio.gather(
             *(create(api, f"s-{number}-{step}") for number, api in enumerate(all_) for step in range(12))
         )
-        ports = [each["spec"]["ports"][0]["nodePort"] for each in created]
-        addresses = [each["spec"]["clusterIP"] for each in created]
+        ports = [response["spec"]["ports"][0]["nodePort"] for response in created]
+        addresses = [response["spec"]["clusterIP"] for response in created]
         assert len(set(ports)) == len(ports) == 36
         assert len(set(addresses)) == 36
-        asked = await all_[1].post(SERVICES, service("again", clusterIP=addresses[0]))
-        assert asked.status == 422, asked.text
+        rejected = await all_[1].post(SERVICES, service("again", clusterIP=addresses[0]))
+        assert rejected.status == 422, rejected.text
         wanted = {"type": "NodePort", "ports": [{"port": 80, "nodePort": ports[0]}]}
         assert (await all_[2].post(SERVICES, service("again", **wanted))).status == 422
         names = {
-            each["metadata"]["name"]
-            for each in (await all_[0].get("/apis/networking.k8s.io/v1/ipaddresses")).body["items"]
+            response["metadata"]["name"]
+            for response in (await all_[0].get("/apis/networking.k8s.io/v1/ipaddresses")).body["items"]
         }
         assert names == {"10.0.0.1", *addresses}
         for item in created:
@@ -166,7 +166,7 @@ async def test_requested_port_is_allocated_once(env: Env) -> None:
         for port in range(30100, 30110):
             wanted = {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}
             answers = await asyncio.gather(
-                *(each.post(SERVICES, service(f"s{number}-{port}", **wanted)) for number, each in enumerate(both))
+                *(server.post(SERVICES, service(f"s{number}-{port}", **wanted)) for number, server in enumerate(both))
             )
             assert sorted(answer.status for answer in answers) == [201, 422], [answer.text for answer in answers]
 
@@ -179,8 +179,8 @@ async def test_quota_is_shared(env: Env) -> None:
         assert (await both[1].put(f"{path}/q/status", status)).status == 200
         answers = await asyncio.gather(
             *(
-                each.post(CONFIG_MAPS, config_map(f"c{number}-{step}"))
-                for number, each in enumerate(both)
+                server.post(CONFIG_MAPS, config_map(f"c{number}-{step}"))
+                for number, server in enumerate(both)
                 for step in range(8)
             )
         )

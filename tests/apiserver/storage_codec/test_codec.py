@@ -53,7 +53,7 @@ def test_every_recorded_key_is_known() -> None:
 
 
 def test_objects_stored_by_v1_36_are_decoded() -> None:
-    shown = _shown()
+    objects = _shown()
     for etcd_key, data in _stored().items():
         key = LAYOUT.key(etcd_key)
         if key is None or key.startswith("/rangeallocations/"):
@@ -61,7 +61,7 @@ def test_objects_stored_by_v1_36_are_decoded() -> None:
         value = CODEC.decode(key, data, 77)
         read = json.loads(value)
         assert read["metadata"].pop("resourceVersion") == "77"
-        expected = json.loads(json.dumps(shown[read["metadata"]["uid"], read["apiVersion"]]))
+        expected = json.loads(json.dumps(objects[read["metadata"]["uid"], read["apiVersion"]]))
         del expected["metadata"]["resourceVersion"]
         assert read == expected, etcd_key
         assert list(read["metadata"]) == list(expected["metadata"])
@@ -120,15 +120,15 @@ def test_keys(etcd_key: str, key: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "root"),
+    ("prefix", "root"),
     [
         pytest.param("/registry", "/registry/", id="default prefix"),
         pytest.param("kubernetes.io", "/kubernetes.io/", id="prefix without slashes"),
         pytest.param("/a/b/", "/a/b/", id="prefix of two segments"),
     ],
 )
-def test_root_of_the_keys(given: str, root: str) -> None:
-    assert KeyLayout(given).etcd_key("/pods/ns/a") == f"{root}pods/ns/a"
+def test_root_of_the_keys(prefix: str, root: str) -> None:
+    assert KeyLayout(prefix).etcd_key("/pods/ns/a") == f"{root}pods/ns/a"
 
 
 def _older(api_version: str, kind: str, obj: Any) -> bytes:

@@ -37,11 +37,11 @@ class Screen:
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
-    async def until(self, pattern: str, *, gone: bool = False) -> str:
-        """Wait for a regular expression on the screen, or until it is gone; returns the screen."""
-        return await self.until_true(lambda text: bool(re.search(pattern, text)) is not gone, pattern)
+    async def until(self, pattern: str, *, removed: bool = False) -> str:
+        """Wait for a regular expression on the screen, or, if ``removed``, for its removal; returns the screen."""
+        return await self.until_true(lambda text: bool(re.search(pattern, text)) is not removed, pattern)
 
-    async def until_true(self, condition: Callable[[str], bool], what: str) -> str:
+    async def until_true(self, condition: Callable[[str], bool], description: str) -> str:
         """Wait for a condition of the screen."""
         try:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -52,7 +52,7 @@ class Screen:
                         return text
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"not shown: {what}\n{self.text}") from None
+            raise AssertionError(f"not shown: {description}\n{self.text}") from None
 
 
 @asynccontextmanager

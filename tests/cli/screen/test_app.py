@@ -63,7 +63,7 @@ async def test_a_rollout_is_followed_down_to_the_pods(cluster: AsyncCluster) -> 
         await screen.press("space")
         await screen.until_true(lambda text: text.count("● web-") == 4, "four pods below the ReplicaSet")
         await screen.press("space")
-        await screen.until("● web-", gone=True)
+        await screen.until("● web-", removed=True)
 
 
 async def test_pods_are_searched_sorted_and_restricted_to_a_namespace(cluster: AsyncCluster) -> None:
@@ -197,7 +197,7 @@ async def test_a_lost_connection_is_shown_until_it_is_back(cluster: AsyncCluster
         await cluster.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 2}}), "default")
         faults.clear()
         await screen.until("2 pods  ● 2")
-        await screen.until("refused", gone=True)
+        await screen.until("refused", removed=True)
 
 
 async def test_help_lists_the_keys(cluster: AsyncCluster) -> None:

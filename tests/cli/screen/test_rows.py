@@ -33,9 +33,9 @@ def test_incremental_order_equals_a_full_sort() -> None:
         kept.update(keys)
         fresh = Ordered(place)
         fresh.rebuild(rows)
-        shown = [fresh[index] for index in range(len(fresh))]
-        assert [kept[index] for index in range(len(kept))] == shown
-        assert [kept.index(key) for key in shown] == list(range(len(shown)))
+        order = [fresh[index] for index in range(len(fresh))]
+        assert [kept[index] for index in range(len(kept))] == order
+        assert [kept.index(key) for key in order] == list(range(len(order)))
     assert kept.index("none") == -1
 
 

@@ -95,11 +95,11 @@ def lines(step: Step, text: str) -> list[str]:
     return sorted(result) if step.unordered else _sort_events(result)
 
 
-def _sort_events(found: list[str]) -> list[str]:
+def _sort_events(found_events: list[str]) -> list[str]:
     """Normalize the events of a description: their order within a second varies, and repeated ones are counted."""
     result: list[str] = []
     events: list[str] | None = None
-    for line in [*found, ""]:
+    for line in [*found_events, ""]:
         if events is not None and line:
             events.append(line)
             continue

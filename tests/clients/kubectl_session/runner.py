@@ -160,10 +160,10 @@ def pods(app: str, count: int) -> Check:
 def deployed(name: str, replicas: int) -> tuple[Check, ...]:
     """Checks that the Deployment is complete and its pods are ready."""
 
-    def settled(found: Any) -> bool:
-        status = found["status"]
+    def settled(obj: Any) -> bool:
+        status = obj["status"]
         counts = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")]
-        return counts == [replicas] * 4 and status.get("observedGeneration") == found["metadata"]["generation"]
+        return counts == [replicas] * 4 and status.get("observedGeneration") == obj["metadata"]["generation"]
 
     return (
         where(f"{APPS}/deployments/{name}", "is settled", settled),

@@ -31,9 +31,9 @@ def quoted(document: Any) -> str:
     return shlex.quote(json.dumps(document))
 
 
-def patch(what: str, change: Any, kind: str = "strategic") -> str:
+def patch(patch_type: str, change: Any, kind: str = "strategic") -> str:
     """A patch command."""
-    return f"patch {what} --type={kind} -p {quoted(change)}"
+    return f"patch {patch_type} --type={kind} -p {quoted(change)}"
 
 
 def _is_done(job: Any) -> bool:

@@ -106,12 +106,12 @@ async def custom_objects(api: client.ApiClient) -> None:
         return {"Established"} <= {c.type for c in status.conditions or () if c.status == "True"}
 
     await until_async(established, "the kind is served")
-    where = ("example.com", "v1", NS, "asyncs")
-    await objects.create_namespaced_custom_object(*where, custom("Async", "a", 1))
-    refused = await refusal(objects.create_namespaced_custom_object(*where, custom("Async", "bad", 0)))
+    resource = ("example.com", "v1", NS, "asyncs")
+    await objects.create_namespaced_custom_object(*resource, custom("Async", "a", 1))
+    refused = await refusal(objects.create_namespaced_custom_object(*resource, custom("Async", "bad", 0)))
     assert refused.status == 422
     await objects.patch_namespaced_custom_object_status(
-        *where, "a", {"status": {"ready": True}}, _content_type="application/merge-patch+json"
+        *resource, "a", {"status": {"ready": True}}, _content_type="application/merge-patch+json"
     )
     kinds = await dynamic.DynamicClient(api)
     asyncs = await kinds.resources.get(api_version="example.com/v1", kind="Async")

@@ -74,11 +74,11 @@ def custom(kind: str, name: str, size: int) -> Doc:
     return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": name}, "spec": {"size": size}}
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], description: str, seconds: float = 20.0) -> None:
     """Wait until the condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"never true within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"never true within {seconds} s: {description}"
         time.sleep(0.03)
 
 
@@ -89,13 +89,13 @@ def request_restart() -> None:
 
 
 async def until_async(
-    condition: Callable[[], object] | Callable[[], Awaitable[object]], what: str, seconds: float = 20.0
+    condition: Callable[[], object] | Callable[[], Awaitable[object]], description: str, seconds: float = 20.0
 ) -> None:
     """Wait until the condition, possibly a coroutine function, is true."""
     deadline = time.monotonic() + seconds
     while True:
-        found = condition()
-        if await found if isinstance(found, Awaitable) else found:
+        result = condition()
+        if await result if isinstance(result, Awaitable) else result:
             return
-        assert time.monotonic() < deadline, f"never true within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"never true within {seconds} s: {description}"
         await asyncio.sleep(0.03)

@@ -94,14 +94,14 @@ def lists(core: client.CoreV1Api) -> None:
     assert [item.metadata.name for item in odd.items] == ["page-1", "page-3", "page-5"]
     named = core.list_namespaced_config_map(NS, field_selector="metadata.name=page-2")
     assert [item.metadata.name for item in named.items] == ["page-2"]
-    seen, token, pages = [], None, 0
+    names, token, pages = [], None, 0
     while token != "":
         page = core.list_namespaced_config_map(NS, label_selector="page=yes", limit=3, _continue=token)
-        seen += [item.metadata.name for item in page.items]
+        names += [item.metadata.name for item in page.items]
         token, pages = page.metadata._continue or "", pages + 1
         if pages == 1:
             assert page.metadata.remaining_item_count is None, "with a selector nobody counts"
-    assert (pages, seen) == (3, [f"page-{number}" for number in range(7)])
+    assert (pages, names) == (3, [f"page-{number}" for number in range(7)])
     core.delete_collection_namespaced_config_map(NS, label_selector="page=yes")
     assert not core.list_namespaced_config_map(NS, label_selector="page=yes").items
 
@@ -117,8 +117,8 @@ def runs(core: client.CoreV1Api, apps: client.AppsV1Api, api: client.ApiClient) 
     assert core.read_namespaced_pod_log("p", NS, tail_lines=1).splitlines() == LOG[1:]
     follower = watch.Watch()
     assert next(iter(follower.stream(core.read_namespaced_pod_log, "p", NS))) == LOG[0], "followed while it runs"
-    gone = core.delete_namespaced_pod("p", NS, grace_period_seconds=0)
-    assert gone is not None
+    deleted_pod = core.delete_namespaced_pod("p", NS, grace_period_seconds=0)
+    assert deleted_pod is not None
 
     apps.create_namespaced_replica_set(NS, replica_set("web", 1))
     # Until then the controller writes to it too, and the scale could be outdated when it is sent.
@@ -138,24 +138,24 @@ def custom_objects(api: client.ApiClient) -> None:
     """A CustomResourceDefinition and objects of it."""
     extensions, objects = client.ApiextensionsV1Api(api), client.CustomObjectsApi(api)
     extensions.create_custom_resource_definition(definition("officials", "Official"))
-    where = ("example.com", "v1", NS, "officials")
+    resource = ("example.com", "v1", NS, "officials")
 
     def established() -> bool:
         status = extensions.read_custom_resource_definition("officials.example.com").status
         return {"Established"} <= {c.type for c in status.conditions or () if c.status == "True"}
 
     until(established, "the kind is served")
-    created = objects.create_namespaced_custom_object(*where, custom("Official", "o", 1))
+    created = objects.create_namespaced_custom_object(*resource, custom("Official", "o", 1))
     assert created["metadata"]["generation"] == 1
-    assert refusal(objects.create_namespaced_custom_object, *where, custom("Official", "bad", 0)).status == 422
-    patched = objects.patch_namespaced_custom_object(*where, "o", {"spec": {"size": 3}})
+    assert refusal(objects.create_namespaced_custom_object, *resource, custom("Official", "bad", 0)).status == 422
+    patched = objects.patch_namespaced_custom_object(*resource, "o", {"spec": {"size": 3}})
     assert patched["metadata"]["generation"] == 2
-    objects.patch_namespaced_custom_object_status(*where, "o", {"status": {"ready": True}})
-    assert objects.get_namespaced_custom_object(*where, "o")["status"] == {"ready": True}
-    assert len(objects.list_namespaced_custom_object(*where)["items"]) == 1
-    events = watch.Watch().stream(objects.list_namespaced_custom_object, *where, timeout_seconds=5)
+    objects.patch_namespaced_custom_object_status(*resource, "o", {"status": {"ready": True}})
+    assert objects.get_namespaced_custom_object(*resource, "o")["status"] == {"ready": True}
+    assert len(objects.list_namespaced_custom_object(*resource)["items"]) == 1
+    events = watch.Watch().stream(objects.list_namespaced_custom_object, *resource, timeout_seconds=5)
     assert next(iter(events))["object"]["metadata"]["name"] == "o"
-    objects.delete_namespaced_custom_object(*where, "o")
+    objects.delete_namespaced_custom_object(*resource, "o")
     extensions.delete_custom_resource_definition("officials.example.com")
 
 

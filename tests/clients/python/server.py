@@ -125,9 +125,11 @@ class UpServer:
     def _check_continue_tokens(self, page: Any) -> None:
         """A continue token from before the restart is expired, and the inconsistent one returns the current rest."""
         rest = f"{CONFIG_MAPS}?continue="
-        gone = self.request("GET", rest + page["metadata"]["continue"], refused=410)
-        assert gone["reason"] == "Expired" and "too old to display a consistent list" in gone["message"], gone
-        names = [item["metadata"]["name"] for item in self.request("GET", rest + gone["metadata"]["continue"])["items"]]
+        expired = self.request("GET", rest + page["metadata"]["continue"], refused=410)
+        assert expired["reason"] == "Expired" and "too old to display a consistent list" in expired["message"], expired
+        names = [
+            item["metadata"]["name"] for item in self.request("GET", rest + expired["metadata"]["continue"])["items"]
+        ]
         assert page["items"][0]["metadata"]["name"] < min(names), names
         assert "comes" in names or page["items"][0]["metadata"]["name"] >= "comes", names
 

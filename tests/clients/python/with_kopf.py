@@ -15,7 +15,7 @@ from tests.clients.python.objects import custom, definition, request_restart, un
 NS = "default"
 WHERE = ("example.com", "v1", NS, "pairs")
 deleted: list[str] = []
-seen: set[str] = set()
+seen_names: set[str] = set()
 
 
 @kopf.on.startup()
@@ -29,9 +29,9 @@ def settle(settings: kopf.OperatorSettings, **_: Any) -> None:
 def create(name: str, spec: Any, body: Any, namespace: str, **_: Any) -> dict[str, Any]:
     """Create the ConfigMap. The return value is stored in the status."""
     core = client.CoreV1Api()
-    made = {"metadata": {"name": f"{name}-pair"}, "data": {"size": str(spec["size"])}}
-    kopf.adopt(made)
-    core.create_namespaced_config_map(namespace, made)
+    config_map = {"metadata": {"name": f"{name}-pair"}, "data": {"size": str(spec["size"])}}
+    kopf.adopt(config_map)
+    core.create_namespaced_config_map(namespace, config_map)
     kopf.info(body, reason="Made", message="there is a config map")
     return {"made": f"{name}-pair"}
 
@@ -53,7 +53,7 @@ def delete(name: str, **_: Any) -> None:
 @kopf.on.event("", "v1", "configmaps")
 def watch_config_maps(type: str | None, name: str, **_: Any) -> None:  # noqa: A002  # kopf's name of it
     """A watch of all ConfigMaps."""
-    (seen.discard if type == "DELETED" else seen.add)(name)
+    (seen_names.discard if type == "DELETED" else seen_names.add)(name)
 
 
 def operate(ready: threading.Event, stop: threading.Event) -> None:
@@ -98,10 +98,10 @@ def main() -> None:
         until(lambda: pair("one")["status"].get("size") == 2, "the update is followed")
         assert size("one") == "2"
         until(lambda: core.list_namespaced_event(NS, field_selector="involvedObject.kind=Pair").items, "events arrive")
-        until(lambda: {"leaves", "one-pair"} <= seen, "config maps are seen")
+        until(lambda: {"leaves", "one-pair"} <= seen_names, "config maps are seen")
 
         request_restart()
-        until(lambda: "comes" in seen, "what came meanwhile is seen")
+        until(lambda: "comes" in seen_names, "what came meanwhile is seen")
         objects.create_namespaced_custom_object(*WHERE, custom("Pair", "two", 5))
         until(lambda: pair("two").get("status", {}).get("create") is not None, "it works on")
         objects.patch_namespaced_custom_object(*WHERE, "one", {"spec": {"size": 3}})
@@ -111,7 +111,7 @@ def main() -> None:
             objects.delete_namespaced_custom_object(*WHERE, name)
         until(lambda: gone("one") and gone("two"), "the finalizers are taken away")
         assert sorted(deleted) == ["one", "two"]
-        until(lambda: "one-pair" not in seen, "what they own is collected, and that is seen")
+        until(lambda: "one-pair" not in seen_names, "what they own is collected, and that is seen")
     finally:
         stop.set()
         operator.join(20)

@@ -33,11 +33,11 @@ async def refusal(call: Any) -> int:
     raise AssertionError("it was not refused")
 
 
-async def put(api: Any, found: APIObject) -> Any:
+async def put(api: Any, obj: APIObject) -> Any:
     """An update with its resourceVersion."""
-    path = f"{found.endpoint}/{found.name}"
+    path = f"{obj.endpoint}/{obj.name}"
     async with api.call_api(
-        "PUT", version=found.version, url=path, namespace="default", content=json.dumps(found.raw)
+        "PUT", version=obj.version, url=path, namespace="default", content=json.dumps(obj.raw)
     ) as answer:
         return answer.json()
 
@@ -171,8 +171,8 @@ class Mirror:
         while True:
             try:
                 self.names = {item.name async for item in self._api.get("configmaps", label_selector=WATCHED)}
-                async for event, found in self._api.watch("configmaps", label_selector=WATCHED):
-                    name = found.name
+                async for event, obj in self._api.watch("configmaps", label_selector=WATCHED):
+                    name = obj.name
                     self.names = self.names - {name} if event == "DELETED" else self.names | {name}
             except httpx.TransportError:
                 await asyncio.sleep(0.1)

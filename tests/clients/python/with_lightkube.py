@@ -134,10 +134,10 @@ class Mirror:
         version = self._list()
         while True:
             try:
-                for event, found in self._client.watch(
+                for event, obj in self._client.watch(
                     ConfigMap, labels=WATCHED, resource_version=version, on_error=self._on_error
                 ):
-                    name, version = found.metadata.name, found.metadata.resourceVersion
+                    name, version = obj.metadata.name, obj.metadata.resourceVersion
                     self.names = self.names - {name} if event == "DELETED" else self.names | {name}
             except httpx2.TransportError:
                 # A refused connection does not reach ``on_error``: it handles what comes after one.

@@ -29,8 +29,8 @@ WEB = {
 @pytest.fixture
 def api(pilothouse: Any) -> Iterator[client.ApiClient]:
     """The official client with credentials."""
-    with config.new_client_from_config(str(pilothouse.kubeconfig)) as made:
-        yield made
+    with config.new_client_from_config(str(pilothouse.kubeconfig)) as api_client:
+        yield api_client
 
 
 def test_pods_of_a_replica_set_run(pilothouse: Any, api: client.ApiClient) -> None:

@@ -53,7 +53,7 @@ async def running(env: Env, options: SigningOptions | None = None) -> AsyncItera
 world = fixture_of(running)
 
 
-async def create_request(world: World, body: Doc, said: str = "Approved") -> Doc:
+async def create_request(world: World, body: Doc, request_spec: str = "Approved") -> Doc:
     name, signer = body["metadata"]["name"], body["spec"]["signerName"]
     if signer == LEGACY_UNKNOWN:
         # Nobody can ask it any more; who did is there still.
@@ -63,11 +63,13 @@ async def create_request(world: World, body: Doc, said: str = "Approved") -> Doc
         assert record is not None
         value = record.value.replace(API_SERVER_CLIENT.encode(), signer.encode())
         await world.store.commit(world.store.stage(key, lambda _revision: value))
-        made = await world.must_get(f"{REQUESTS}/{name}")
+        created = await world.must_get(f"{REQUESTS}/{name}")
     else:
-        made = await world.request("POST", REQUESTS, body)
+        created = await world.request("POST", REQUESTS, body)
     return (
-        await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(made, said)) if said else made
+        await world.request("PUT", f"{REQUESTS}/{name}/approval", with_approval_condition(created, request_spec))
+        if request_spec
+        else created
     )
 
 
@@ -83,7 +85,7 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
 
 
 @cases(
-    "body, said, served, reason",
+    "body, request_spec, served, reason",
     {
         "kube-apiserver-client": (document("r", USER, API_SERVER_CLIENT, CLIENT), "Approved", True, ""),
         "kube-apiserver-client with an unexpected usage": (
@@ -113,8 +115,10 @@ SERVER = request_pem("system:node:testnode", NODES, dns=["example.com"])
         "signer of another controller": (document("r", USER, "example.com/sample-name"), "Approved", False, ""),
     },
 )
-async def test_handle_signs_or_fails_requests(world: World, body: Doc, said: str, served: bool, reason: str) -> None:
-    await create_request(world, body, said)
+async def test_handle_signs_or_fails_requests(
+    world: World, body: Doc, request_spec: str, served: bool, reason: str
+) -> None:
+    await create_request(world, body, request_spec)
     await asyncio.sleep(3600)
     certificate, why = await end_of(world)
     assert (certificate is not None, why) == (served, reason)
@@ -138,11 +142,11 @@ async def test_failed_condition_has_reason_and_time(world: World) -> None:
 
 async def test_failed_request_is_not_signed(world: World) -> None:
     body = document("r", SERVER, KUBELET_SERVING, SERVING)
-    made = await world.request("POST", REQUESTS, body)
+    created = await world.request("POST", REQUESTS, body)
     failed = {"type": "Failed", "status": "True", "reason": "Mine", "message": "somebody else's"}
     await world.merge(f"{REQUESTS}/r/status", {"status": {"conditions": [failed]}})
-    made = await world.must_get(f"{REQUESTS}/r")
-    await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(made))
+    created = await world.must_get(f"{REQUESTS}/r")
+    await world.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(created))
     await asyncio.sleep(60)
     assert (await end_of(world))[0] is None
     assert world.requests() == []
@@ -166,11 +170,11 @@ async def test_issued_certificate_duration(
     async with running(env, SigningOptions(pair=OURS, duration=limit * 3600.0)) as world:
         await create_request(world, document("r", USER, API_SERVER_CLIENT, seconds=seconds))
         await asyncio.sleep(1)
-        found, _why = await end_of(world)
-        assert found is not None
-        assert found.not_valid_before_utc == virtual.START - 5 * MINUTE
-        assert found.not_valid_after_utc == virtual.START + after
-        found.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
+        status, _why = await end_of(world)
+        assert status is not None
+        assert status.not_valid_before_utc == virtual.START - 5 * MINUTE
+        assert status.not_valid_after_utc == virtual.START + after
+        status.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
 
 
 @pytest.mark.parametrize(
@@ -215,9 +219,9 @@ async def test_requests_wait_while_the_ca_is_expired(env: Env, tmp_path: Path) -
         assert "pilothouse_reconcile_errors_total{" in world.metrics.exposition()
         OURS.save(*files)
         await asyncio.sleep(60)
-        found, _why = await end_of(world)
-        assert found is not None
-        found.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
+        status, _why = await end_of(world)
+        assert status is not None
+        status.verify_directly_issued_by(x509.load_pem_x509_certificate(OURS.certificate))
 
 
 # Files
@@ -266,8 +270,8 @@ def test_cluster_signing_files_apply_to_all_signers_and_own_files_to_one(tmp_pat
     },
 )
 def test_certificate_and_key_flags_must_be_set_together(options: dict[str, str], can: bool, errors: int) -> None:
-    made = SigningOptions(**options)  # type: ignore[arg-type]
-    assert (made.can_sign, len(made.validate())) == (can, errors)
+    options_ = SigningOptions(**options)  # type: ignore[arg-type]
+    assert (options_.can_sign, len(options_.validate())) == (can, errors)
 
 
 @cases(

@@ -138,8 +138,8 @@ def test_requested_extensions_are_ignored() -> None:
 def test_key_usages_from_strings(
     usages: tuple[str, ...], bits: set[int], purposes: list[x509.ObjectIdentifier]
 ) -> None:
-    found, listed = usages_of(usages)
-    assert (set(found), listed) == (bits, purposes)
+    usages_found, listed = usages_of(usages)
+    assert (set(usages_found), listed) == (bits, purposes)
 
 
 def test_unknown_usage_is_rejected() -> None:

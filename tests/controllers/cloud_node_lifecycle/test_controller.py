@@ -37,10 +37,10 @@ class Unreachable:
 class Machines:
     """A cloud that has all machines, or none."""
 
-    there = True
+    present = True
 
     async def exists(self, node: Node) -> bool:
-        return self.there
+        return self.present
 
     async def is_shut_down(self, node: Node) -> bool:
         return False
@@ -111,7 +111,7 @@ async def test_node_that_is_ready_on_the_server_is_not_deleted(env: Env) -> None
         await world.start(DESCRIPTOR, CloudNodeLifecycleOptions(provider=cloud))
         with world.faults.hold(resource="nodes"):
             await world.report_node("n", HEALTHY)
-            machines.there = False
+            machines.present = False
             await wait_for_sync(60)
             assert await world.get(f"{NODES}/n") is not None
         await wait_for_sync(60)

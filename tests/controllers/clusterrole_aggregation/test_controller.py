@@ -146,7 +146,7 @@ async def test_admin_edit_and_view_are_aggregated_transitively(env: Env) -> None
         await asyncio.sleep(5)
         by_name = {item["metadata"]["name"]: item for item in (await world.must_get(ROLES))["items"]}
         view, edit, admin = (by_name[name]["rules"] for name in ("view", "edit", "admin"))
-        own = {who: by_name[f"system:aggregate-to-{who}"]["rules"] for who in ("view", "edit", "admin")}
+        own = {role: by_name[f"system:aggregate-to-{role}"]["rules"] for role in ("view", "edit", "admin")}
         assert view == own["view"]
         assert edit == [*own["edit"], *view]
         assert admin == [*edit, *own["admin"]]

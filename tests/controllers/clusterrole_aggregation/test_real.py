@@ -36,8 +36,8 @@ def test_aggregated_role_follows_selected_roles(real_cluster: RealCluster, tmp_p
             write(whole, [ALL])
             until(lambda: rules(whole) == [POD_READERS], "what is written by hand is replaced")
             until(lambda: bool(rules(f"{ROLES}/admin")), "admin is filled")
-            for who in ("view", "edit"):
-                assert rules(f"{ROLES}/{who}"), who
+            for role in ("view", "edit"):
+                assert rules(f"{ROLES}/{role}"), role
             real_cluster.request("DELETE", part)
             until(lambda: rules(whole) == [], "they go with the part")
             managers = real_cluster.request("GET", whole)["metadata"]["managedFields"]

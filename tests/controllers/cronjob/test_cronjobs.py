@@ -72,9 +72,9 @@ class Ender:
 @pytest.fixture
 async def ender(world: World) -> AsyncIterator[Ender]:
     async with TaskGroup("ender") as group:
-        made = Ender(world, group)
+        job_ender = Ender(world, group)
         await world.start(DESCRIPTOR)
-        yield made
+        yield job_ender
         group.cancel()
 
 

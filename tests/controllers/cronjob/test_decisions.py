@@ -74,7 +74,7 @@ def cron(
 
 
 @cases(
-    "given, now, heed, since, due, many",
+    "cron_job, now, heed, since, due, many",
     {
         "before the first moment": (cron(), 30, False, 0, None, 0),
         "just after the first time": (cron(), 61 * MINUTE, False, 0, HOUR, 0),
@@ -140,11 +140,11 @@ def cron(
     },
 )
 def test_most_recent_schedule_time(
-    given: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
+    cron_job: CronJob, now: Seconds, heed: bool, since: Seconds, due: Seconds | None, many: int
 ) -> None:
     """TestMostRecentScheduleTime."""
     result = most_recent_schedule_time(
-        given, schedule_of(given, datetime.UTC), at(now), include_starting_deadline_seconds=heed
+        cron_job, schedule_of(cron_job, datetime.UTC), at(now), include_starting_deadline_seconds=heed
     )
     assert (result.since, result.at) == (at(since), None if due is None else at(due))
     assert result.missed == many
@@ -159,7 +159,7 @@ def test_schedules_that_never_occur() -> None:
 
 
 @cases(
-    "given, now, due",
+    "cron_job, now, due",
     {
         "never started, not yet time": (cron(created=-600), -420, None),
         "never started, time reached": (cron(created=-600), 2, 0),
@@ -174,14 +174,14 @@ def test_schedules_that_never_occur() -> None:
         ),
     },
 )
-def test_next_schedule_time(given: CronJob, now: Seconds, due: Seconds | None) -> None:
+def test_next_schedule_time(cron_job: CronJob, now: Seconds, due: Seconds | None) -> None:
     """TestNextScheduleTime."""
-    result = most_recent_schedule_time(given, schedule_of(given, datetime.UTC), at(now)).at
+    result = most_recent_schedule_time(cron_job, schedule_of(cron_job, datetime.UTC), at(now)).at
     assert result == (None if due is None else at(due))
 
 
 @cases(
-    "given, now, expected",
+    "cron_job, now, expected",
     {
         "the same day": (cron("30 6-16/4 * * 1-5", last=30 * MINUTE), DAY + 31 * MINUTE, 3 * HOUR + 59 * MINUTE),
         "over a weekend": (cron("30 10,11,12 * * 1-5", last=30 * MINUTE), 30 * HOUR + 30 * MINUTE, 66 * HOUR),
@@ -193,9 +193,9 @@ def test_next_schedule_time(given: CronJob, now: Seconds, due: Seconds | None) -
         "never started": (cron("0 12 * * 5"), 6 * HOUR, 20 * HOUR),
     },
 )
-def test_next_schedule_time_duration(given: CronJob, now: Seconds, expected: Seconds) -> None:
+def test_next_schedule_time_duration(cron_job: CronJob, now: Seconds, expected: Seconds) -> None:
     """TestNextScheduleTimeDuration."""
-    assert next_schedule_time_duration(given, schedule_of(given, datetime.UTC), at(now)) == pytest.approx(
+    assert next_schedule_time_duration(cron_job, schedule_of(cron_job, datetime.UTC), at(now)) == pytest.approx(
         expected + 0.1
     )
 
@@ -221,11 +221,11 @@ ZONES = ("UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
 )
 def test_requeue_delay_is_never_in_the_past(schedule: str, zone: str, last: int, now: float) -> None:
     """kubernetes#118706: an irregular schedule caused a requeue in the past, and so an endless loop."""
-    given_ = cron(schedule, created=last, last=last, time_zone=zone)
-    parsed, instant = schedule_of(given_, datetime.UTC), at(now)
-    wait = next_schedule_time_duration(given_, parsed, instant)
+    cron_job = cron(schedule, created=last, last=last, time_zone=zone)
+    parsed, instant = schedule_of(cron_job, datetime.UTC), at(now)
+    wait = next_schedule_time_duration(cron_job, parsed, instant)
     assert wait is not None and wait > 0
-    due = most_recent_schedule_time(given_, parsed, instant)
+    due = most_recent_schedule_time(cron_job, parsed, instant)
     if due.at is not None:
         assert due.at <= instant
         following = parsed.next(due.at)
@@ -255,24 +255,24 @@ MANY = "Warning TooManyMissedTimes"
 
 
 @pytest.mark.parametrize(
-    ("given", "now", "start", "wait", "events"),
+    ("cron_job", "now", "start", "wait", "events"),
     [
         *(
-            pytest.param(cron("obvious error schedule", created=BEFORE, **how), BEFORE, None, None,
-                         ["Warning UnparseableSchedule"], id=f"no schedule, {how['concurrency_policy']}")
-            for how in (ALLOW, FORBID, REPLACE)
+            pytest.param(cron("obvious error schedule", created=BEFORE, **policy), BEFORE, None, None,
+                         ["Warning UnparseableSchedule"], id=f"no schedule, {policy['concurrency_policy']}")
+            for policy in (ALLOW, FORBID, REPLACE)
         ),
         pytest.param(
             cron(created=BEFORE, time_zone="bad timezone"), BEFORE, None, None, ["Warning UnknownTimeZone"],
             id="unknown time zone",
         ),
         *(
-            pytest.param(cron(created=BEFORE, **how), BEFORE, None, 60.1, [], id=f"not time, {how}")
-            for how in (ALLOW, FORBID, REPLACE, NEW_YORK)
+            pytest.param(cron(created=BEFORE, **policy), BEFORE, None, 60.1, [], id=f"not time, {policy}")
+            for policy in (ALLOW, FORBID, REPLACE, NEW_YORK)
         ),
         *(
-            pytest.param(cron(created=BEFORE, **how), AFTER, 0, HOUR - 59.9, [], id=f"time, {how}")
-            for how in (ALLOW, FORBID, REPLACE, NEW_YORK, LONG)
+            pytest.param(cron(created=BEFORE, **policy), AFTER, 0, HOUR - 59.9, [], id=f"time, {policy}")
+            for policy in (ALLOW, FORBID, REPLACE, NEW_YORK, LONG)
         ),
         pytest.param(
             cron("TZ=UTC 0 * * * ?", created=BEFORE, **NEW_YORK),
@@ -286,18 +286,18 @@ MANY = "Warning TooManyMissedTimes"
         pytest.param(cron(created=BEFORE, deleted=True), AFTER, None, None, [], id="being deleted"),
         pytest.param(cron(created=BEFORE, **SHORT), AFTER, None, HOUR - 59.9, [], id="past its deadline"),
         *(
-            pytest.param(cron(**RAN, **how), BEFORE, None, 60.1, [], id=f"ran, not time, {how}")
-            for how in (ALLOW, FORBID, REPLACE)
+            pytest.param(cron(**RAN, **policy), BEFORE, None, 60.1, [], id=f"ran, not time, {policy}")
+            for policy in (ALLOW, FORBID, REPLACE)
         ),
         *(
-            pytest.param(cron(**RAN, **how), AFTER, 0, HOUR - 59.9, [], id=f"ran, time, {how}")
-            for how in (ALLOW, FORBID, REPLACE, LONG)
+            pytest.param(cron(**RAN, **policy), AFTER, 0, HOUR - 59.9, [], id=f"ran, time, {policy}")
+            for policy in (ALLOW, FORBID, REPLACE, LONG)
         ),
         pytest.param(cron(**RAN, suspend=True), AFTER, None, None, [], id="ran, suspended"),
         pytest.param(cron(**RAN, **SHORT), AFTER, None, HOUR - 59.9, [], id="ran, past its deadline"),
         *(
-            pytest.param(cron(**RUNS, **how), BEFORE, None, 60.1, [], id=f"runs, not time, {how}")
-            for how in (ALLOW, FORBID, REPLACE)
+            pytest.param(cron(**RUNS, **policy), BEFORE, None, 60.1, [], id=f"runs, not time, {policy}")
+            for policy in (ALLOW, FORBID, REPLACE)
         ),
         pytest.param(cron(**RUNS, **ALLOW), AFTER, 0, HOUR - 59.9, [], id="runs, time, Allow"),
         pytest.param(
@@ -308,13 +308,13 @@ MANY = "Warning TooManyMissedTimes"
         pytest.param(cron(**RUNS, **SHORT), AFTER, None, HOUR - 59.9, [], id="runs, past its deadline"),
         pytest.param(cron(**RUNS, **LONG), AFTER, 0, HOUR - 59.9, [], id="still active, within its deadline"),
         *(
-            pytest.param(cron(**RAN, **how, **limit), WEEK, WEEK, HOUR + 0.1, [MANY], id=f"a week late, {how}, {limit}")
-            for how in (ALLOW, REPLACE, FORBID)
+            pytest.param(cron(**RAN, **policy, **limit), WEEK, WEEK, HOUR + 0.1, [MANY], id=f"late, {policy}, {limit}")
+            for policy in (ALLOW, REPLACE, FORBID)
             for limit in (LONG, {})
         ),
         *(
-            pytest.param(cron(**RAN, **how, **limit), WEEK, WEEK, HOUR + 0.1, [], id=f"a week late, {how}, {limit}")
-            for how in (ALLOW, REPLACE, FORBID)
+            pytest.param(cron(**RAN, **policy, **limit), WEEK, WEEK, HOUR + 0.1, [], id=f"late, {policy}, {limit}")
+            for policy in (ALLOW, REPLACE, FORBID)
             for limit in (MEDIUM, SHORT)
         ),
         pytest.param(
@@ -375,19 +375,19 @@ MANY = "Warning TooManyMissedTimes"
     ],
 )  # fmt: skip
 def test_sync_cron_job(
-    given: CronJob, now: Seconds, start: Seconds | None, wait: Seconds | None, events: list[str]
+    cron_job: CronJob, now: Seconds, start: Seconds | None, wait: Seconds | None, events: list[str]
 ) -> None:
     """TestControllerV2SyncCronJob."""
-    decision = decide(given, given.status, at(now))
+    decision = decide(cron_job, cron_job.status, at(now))
     assert decision.start == (None if start is None else at(start))
     assert decision.wait == (None if wait is None else pytest.approx(wait))
     assert [f"{event.type} {event.reason}" for event in decision.events] == events
-    runs = given.spec.concurrency_policy == "Replace" and bool(given.status.active)
+    runs = cron_job.spec.concurrency_policy == "Replace" and bool(cron_job.status.active)
     assert decision.replace is (runs and start is not None)
 
 
 @cases(
-    "given, now, message",
+    "cron_job, now, message",
     {
         "zone": (
             cron(time_zone="Nowhere/Land"), 0, 'invalid timeZone: "Nowhere/Land": unknown time zone Nowhere/Land'),
@@ -405,15 +405,15 @@ def test_sync_cron_job(
             "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"),
     },
 )  # fmt: skip
-def test_events_of_a_sync(given: CronJob, now: Seconds, message: str) -> None:
-    assert [event.message for event in decide(given, given.status, at(now)).events] == [message]
+def test_events_of_a_sync(cron_job: CronJob, now: Seconds, message: str) -> None:
+    assert [event.message for event in decide(cron_job, cron_job.status, at(now)).events] == [message]
 
 
 def test_local_time_zone_is_the_default() -> None:
-    given_ = cron("0 12 * * *")
+    cron_job = cron("0 12 * * *")
     tokyo = datetime.timezone(datetime.timedelta(hours=9))
-    assert decide(given_, given_.status, at(18 * HOUR), tokyo).start == at(17 * HOUR)
-    assert decide(given_, given_.status, at(18 * HOUR)).start == at(2 * HOUR)
+    assert decide(cron_job, cron_job.status, at(18 * HOUR), tokyo).start == at(17 * HOUR)
+    assert decide(cron_job, cron_job.status, at(18 * HOUR)).start == at(2 * HOUR)
 
 
 def job(name: str, end: str = "", *, began: Seconds | None = None, ended: Seconds | None = None) -> Job:
@@ -454,8 +454,8 @@ HISTORY = [
 )
 def test_cleanup_finished_jobs(succeeded: int | None, failed: int | None, jobs: list[Job], expected: list[str]) -> None:
     """TestControllerV2CleanupFinishedJobs, TestByJobStartTime."""
-    given_ = cron(successful_jobs_history_limit=succeeded, failed_jobs_history_limit=failed)
-    assert [item.metadata.name for item in jobs_to_clean_up(given_, jobs)] == expected
+    cron_job = cron(successful_jobs_history_limit=succeeded, failed_jobs_history_limit=failed)
+    assert [item.metadata.name for item in jobs_to_clean_up(cron_job, jobs)] == expected
 
 
 def test_status_of_active_and_successful_jobs() -> None:
@@ -477,8 +477,8 @@ def test_status_of_active_and_successful_jobs() -> None:
 
 
 def test_started_job_is_added_to_the_status() -> None:
-    made = ObjectMeta(name="n", namespace="snazzycats", uid="u", resource_version="7")
-    status = add_to_active_list(cron(active=("a",)).status, made, TEN)
+    metadata = ObjectMeta(name="n", namespace="snazzycats", uid="u", resource_version="7")
+    status = add_to_active_list(cron(active=("a",)).status, metadata, TEN)
     assert (status.active[1].kind, status.active[1].api_version) == ("Job", "batch/v1")
     assert (status.active[1].name, status.active[1].resource_version) == ("n", "7")
     assert status.last_schedule_time == TEN
@@ -500,11 +500,11 @@ def test_job_from_template(zone: str | None, annotations: dict[str, str], expect
         spec=msgspec.Raw(b'{"completions":1,"newField":[1.50]}'),
     )
     body = get_job_from_template(cron(time_zone=zone, job_template=template), TEN)
-    made = msgspec.json.decode(body)
-    assert made["metadata"]["name"] == job_name(cron(), TEN) == f"mycronjob-{int(TEN.timestamp()) // 60}"
-    assert made["metadata"]["labels"] == {"a": "b"}
-    assert made["metadata"]["annotations"] == {**annotations, SCHEDULED: expected}
-    (owner,) = made["metadata"]["ownerReferences"]
+    job = msgspec.json.decode(body)
+    assert job["metadata"]["name"] == job_name(cron(), TEN) == f"mycronjob-{int(TEN.timestamp()) // 60}"
+    assert job["metadata"]["labels"] == {"a": "b"}
+    assert job["metadata"]["annotations"] == {**annotations, SCHEDULED: expected}
+    (owner,) = job["metadata"]["ownerReferences"]
     assert (owner["apiVersion"], owner["kind"], owner["name"]) == ("batch/v1", "CronJob", "mycronjob")
     assert owner["controller"] and owner["blockOwnerDeletion"]
     assert b'"newField":[1.50]' in body, "what the template says is passed on as it is"

@@ -468,8 +468,13 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
         await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
-        mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
-        yours = {**mine, "name": "broom", "uid": "somebody"}
+        owner_reference = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "agent",
+            "uid": owner["metadata"]["uid"],
+        }
+        other_reference = {**owner_reference, "name": "broom", "uid": "somebody"}
 
         async def revision(name: str, reference: Doc | None, app: str = "agent", namespace: str = "default") -> None:
             references = [] if reference is None else [{**reference, "controller": True}]
@@ -477,11 +482,11 @@ async def test_controller_revisions_are_claimed_in_their_namespace_only(env: Env
             path = REVISIONS.replace("/default/", f"/{namespace}/")
             await world.request("POST", path, {"metadata": meta, "data": {"x": name}, "revision": 1})
 
-        await revision("mine", mine)
+        await revision("mine", owner_reference)
         await revision("orphan", None)
-        await revision("yours", yours)
+        await revision("yours", other_reference)
         await revision("stranger", None, "other")
-        await revision("lost", mine, "other")
+        await revision("lost", owner_reference, "other")
         await revision("far", None, namespace="elsewhere")
         await world.wait_for_sync(0.1)
         await world.controller.reconcile("default/agent")
@@ -501,8 +506,13 @@ async def test_revision_deleted_while_being_claimed_is_no_error(env: Env, owned:
     """The patch returns NotFound, which is ignored."""
     async with idle(env, nodes=0) as world:
         owner = await world.create_set()
-        mine = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": owner["metadata"]["uid"]}
-        references = [{**mine, "controller": True}] if owned else []
+        owner_reference = {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "name": "agent",
+            "uid": owner["metadata"]["uid"],
+        }
+        references = [{**owner_reference, "controller": True}] if owned else []
         meta = {"name": "r", "labels": {"app": "other" if owned else "agent"}, "ownerReferences": references}
         await world.request("POST", REVISIONS, {"metadata": meta, "data": {"x": 1}, "revision": 1})
         await world.wait_for_sync(0.1)

@@ -41,9 +41,9 @@ class SyncCounts:
 
     def take(self) -> tuple[int, int, int]:
         """Syncs, surveys and placements since the last time."""
-        taken = self.syncs, self.surveys, self.placements
+        counts = self.syncs, self.surveys, self.placements
         self.syncs = self.surveys = self.placements = 0
-        return taken
+        return counts
 
 
 async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[str, tuple[int, int, int]]:
@@ -59,9 +59,9 @@ async def costs(env: Env, monkeypatch: pytest.MonkeyPatch, nodes: int) -> dict[s
         counts = SyncCounts(monkeypatch)
         before = len(world.requests)
 
-        async def note(what: str) -> None:
+        async def note(message: str) -> None:
             await world.wait_for_sync(2)
-            result[what] = counts.take()
+            result[message] = counts.take()
 
         for number in range(nodes):
             body = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}

@@ -135,18 +135,18 @@ async def test_deleted_pod_is_replaced_after_its_removal(world: World) -> None:
 async def test_failed_pods_are_deleted_with_backoff(world: World) -> None:
     await world.create_set()
     await world.wait_for_sync()
-    gone_at: list[float] = []
+    deleted_at: list[float] = []
     for _round in range(4):
         pod = next(pod for pod in await world.pods() if pod["spec"]["nodeName"] == "n1")["metadata"]["name"]
         await world.report(pod, phase="Failed", ready=False)
         start = world.env.monotonic()
         while any(item["metadata"]["name"] == pod for item in await world.pods()):
             await world.wait_for_sync(0.05)
-        gone_at.append(world.env.monotonic() - start)
+        deleted_at.append(world.env.monotonic() - start)
         await world.wait_for_sync(1.0)
-    assert gone_at[0] < 0.2
-    assert gone_at[1] < 0.2, "the second failure comes after the first second has passed"
-    assert gone_at[-1] > gone_at[1], "and later ones wait"
+    assert deleted_at[0] < 0.2
+    assert deleted_at[1] < 0.2, "the second failure comes after the first second has passed"
+    assert deleted_at[-1] > deleted_at[1], "and later ones wait"
     killed = [message for _type, reason, message in await world.events() if reason == "FailedDaemonPod"]
     assert len(killed) == 4
     assert killed[0].startswith("Found failed daemon pod default/agent-")
@@ -181,9 +181,9 @@ async def test_duplicates_are_deleted_and_orphans_adopted(world: World) -> None:
     assert await world.nodes() == ["n0", "n1", "n2"], "adopted, and one too many"
     await world.merge(f"{PODS}/mine", {"metadata": {"labels": {"app": "other"}}})
     await world.wait_for_sync()
-    mine = await world.get(f"{PODS}/mine")
-    assert mine is not None
-    assert "ownerReferences" not in mine["metadata"], "released"
+    orphaned_pod = await world.get(f"{PODS}/mine")
+    assert orphaned_pod is not None
+    assert "ownerReferences" not in orphaned_pod["metadata"], "released"
     assert await world.nodes() == ["n0", "n1", "n2"]
 
 

@@ -27,21 +27,21 @@ BLUE = {"color": "blue", "speed": "fast"}
 
 def owned_by(name: str) -> Pod:
     """A pod that the DaemonSet of that name controls."""
-    made = pod(f"pod-of-{name}")
+    owned_pod = pod(f"pod-of-{name}")
     reference = msgspec.structs.replace(OWNER, name=name, uid=f"uid-of-{name}")
-    return with_meta(made, owner_references=(reference,))
+    return with_meta(owned_pod, owner_references=(reference,))
 
 
-def with_meta(made: Pod, **changes: Any) -> Pod:
-    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, **changes))
+def with_meta(obj: Pod, **changes: Any) -> Pod:
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, **changes))
 
 
 ORPHAN = with_meta(pod("orphan"), owner_references=())
 OF_ONE = owned_by("one")
 
 
-def later(made: Pod, **changes: Any) -> Pod:
-    return with_meta(made, resource_version="2", **changes)
+def later(update: Pod, **changes: Any) -> Pod:
+    return with_meta(update, resource_version="2", **changes)
 
 
 @cases(
@@ -97,10 +97,10 @@ async def test_events_enqueue_matching_daemon_sets(
 
 def named(name: str, app: str = "agent") -> DaemonSet:
     """A DaemonSet of that name."""
-    made = daemon_set()
-    spec = msgspec.structs.replace(made.spec, selector=LabelSelector(match_labels={"app": app}))
-    meta = msgspec.structs.replace(made.metadata, name=name, uid=f"uid-of-{name}")
-    return msgspec.structs.replace(made, metadata=meta, spec=spec)
+    named_set = daemon_set()
+    spec = msgspec.structs.replace(named_set.spec, selector=LabelSelector(match_labels={"app": app}))
+    meta = msgspec.structs.replace(named_set.metadata, name=name, uid=f"uid-of-{name}")
+    return msgspec.structs.replace(named_set, metadata=meta, spec=spec)
 
 
 ALLOCATABLE = msgspec.structs.replace(node(), status=NodeStatus(allocatable={"cpu": "200m"}))
@@ -165,9 +165,10 @@ def test_get_nodes_to_daemon_pods() -> None:
     placements = Placements(node_requirements_of(PodSpec()))
     node_pods.sync(PLAIN, selector, placements, nodes, NOW)
     counted = {
-        each.node: [one.metadata.name for one in each.pods] for each in node_pods.nodes_with_changes(placements, nodes)
+        on_node.node: [one.metadata.name for one in on_node.pods]
+        for on_node in node_pods.nodes_with_changes(placements, nodes)
     }
     assert counted == {"n0": ["owned-0", "succeeded"], "n1": ["failed", "owned-1"]}
-    carried = {each.metadata.labels["controller-revision-hash"] for each in node_pods.pods()}
+    carried = {on_node.metadata.labels["controller-revision-hash"] for on_node in node_pods.pods()}
     assert carried == {"new", "older"}
-    assert [each.metadata.name for each in node_pods.non_matching_pods()] == ["stranger"]
+    assert [on_node.metadata.name for on_node in node_pods.non_matching_pods()] == ["stranger"]

@@ -210,11 +210,11 @@ async def test_nothing_is_written_after_the_owner_was_found_recreated(world: Wor
         spec = {"containers": [{"name": "main", "image": "pause:1"}], "nodeName": "n0"}
         await world.request("POST", PODS, {"metadata": orphan, "spec": spec})
         await world.wait_for_sync(1)
-        made = len(world.sent("create", "controllerrevisions"))
+        creates = len(world.sent("create", "controllerrevisions"))
         for _ in range(5):
             await world.request("DELETE", REVISIONS)
             await world.wait_for_sync(1)
-        assert len(world.sent("create", "controllerrevisions")) == made
+        assert len(world.sent("create", "controllerrevisions")) == creates
     await world.wait_for_sync(30)
     assert await world.revisions(), "the new one has its own"
 

@@ -10,7 +10,7 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
 
 
 @cases(
-    "where, rules, expected",
+    "on_node, rules, expected",
     {
         "no pod: create": (node_pods(), PLAIN, NodeChanges(create=True)),  # TestSimpleDaemonSetLaunchesPods
         "one pod: nothing": (node_pods(pod("a")), PLAIN, NOTHING),
@@ -168,8 +168,8 @@ PATIENT = Rules(revision_hash="new", surges=True, min_ready_seconds=60)
         ),  # TestSurgeDealsWithExistingPods
     },
 )
-def test_pods_should_be_on_node(where: NodePods, rules: Rules, expected: NodeChanges) -> None:
-    assert pods_should_be_on_node(where, rules, NOW) == expected
+def test_pods_should_be_on_node(on_node: NodePods, rules: Rules, expected: NodeChanges) -> None:
+    assert pods_should_be_on_node(on_node, rules, NOW) == expected
 
 
 def test_failed_pod_is_deleted_after_the_backoff_of_its_node() -> None:

@@ -110,12 +110,12 @@ def test_owner_is_removed_with_its_last_pod() -> None:
 def test_pod_deleted_since_the_last_sync_is_not_listed() -> None:
     nodes, node_pods = NodeTable(), NodeToDaemonPods()
     nodes.put(node("n"))
-    there, gone = pod("a", on="n"), pod("b", on="n")
-    node_pods.put(there)
-    node_pods.put(gone)
+    present, deleted = pod("a", on="n"), pod("b", on="n")
+    node_pods.put(present)
+    node_pods.put(deleted)
     node_pods.sync(PLAIN, SELECTOR, Placements(node_requirements_of(PodSpec())), nodes, NOW)
-    node_pods.drop(object_key(gone.metadata))
-    assert node_pods.pods() == [there]
+    node_pods.drop(object_key(deleted.metadata))
+    assert node_pods.pods() == [present]
 
 
 def test_unchanged_nodes_are_not_recomputed() -> None:

@@ -66,14 +66,14 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
     effect: str, value: str, expected: Placement, enabled: bool
 ) -> None:
     spec = PodSpec(tolerations=(Toleration(key="sla", operator="Gt", value="950"),))
-    where = node("n1", None, taint("sla", effect, value=value))
+    tainted_node = node("n1", None, taint("sla", effect, value=value))
     otherwise = MAY_CONTINUE if effect == "NoSchedule" else MUST_NOT_RUN
     wants = node_requirements_of(spec, comparison_operators=enabled)
-    assert decide_placement(wants, where) == (expected if enabled else otherwise)
+    assert decide_placement(wants, tainted_node) == (expected if enabled else otherwise)
 
 
 @cases(
-    "spec, where, expected",
+    "spec, target, expected",
     {
         "any node": (PodSpec(), node(), SHOULD_RUN),  # TestOneNodeDaemonLaunchesPod
         "the node that is named": (PodSpec(node_name="n1"), node(), SHOULD_RUN),  # TestNameDaemonSetLaunchesPods
@@ -157,7 +157,7 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
             node(
                 "n1",
                 None,
-                *(taint(f"node.kubernetes.io/{what}-pressure") for what in ("disk", "memory", "pid")),
+                *(taint(f"node.kubernetes.io/{resource}-pressure") for resource in ("disk", "memory", "pid")),
             ),
             SHOULD_RUN,
         ),  # TestTaintPressureNodeDaemonLaunchesPod
@@ -183,8 +183,8 @@ def test_taint_toleration_comparison_operators_gate_in_placement(
         ),
     },
 )
-def test_node_should_run_daemon_pod(spec: PodSpec, where: Node, expected: Placement) -> None:
-    assert decide_placement(node_requirements_of(spec), where) == expected
+def test_node_should_run_daemon_pod(spec: PodSpec, target: Node, expected: Placement) -> None:
+    assert decide_placement(node_requirements_of(spec), target) == expected
 
 
 def test_daemon_pods_get_default_tolerations() -> None:

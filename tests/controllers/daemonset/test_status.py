@@ -14,7 +14,7 @@ from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts
 
 
 @cases(
-    "where, expected",
+    "on_node, expected",
     {
         "missing pod": (node_pods(), StatusCounts(desired=1)),
         "available pod": (node_pods(pod("a")), StatusCounts(desired=1, current=1, ready=1, available=1, updated=1)),
@@ -38,8 +38,8 @@ from pilothouse.controllers.workloads.daemonset.status import NONE, StatusCounts
         ),
     },
 )
-def test_node_is_counted_by_its_oldest_pod(where: NodePods, expected: StatusCounts) -> None:
-    assert count_node(where, PLAIN, NOW) == expected
+def test_node_is_counted_by_its_oldest_pod(on_node: NodePods, expected: StatusCounts) -> None:
+    assert count_node(on_node, PLAIN, NOW) == expected
 
 
 def test_ready_pod_is_not_available_before_min_ready_seconds() -> None:

@@ -49,9 +49,9 @@ class World(OwnerWorld):
         while True:
             await asyncio.sleep(0.1)
             # A step does nothing when nothing was written since the last one.
-            seen = (self.store.revision, self.ready, len(self.checks))
-            if self.kubelets and seen != stepped:
-                stepped = seen
+            state = (self.store.revision, self.ready, len(self.checks))
+            if self.kubelets and state != stepped:
+                stepped = state
                 await self._step()
 
     async def _step(self) -> None:

@@ -120,9 +120,9 @@ async def test_deployments_with_overlapping_selectors_keep_their_own_replica_set
     added = {name: owner for name, owner in (await sets(world)).items() if name not in before}
     assert list(added.values()) == ["one"]
     world.seen.clear()
-    mine = next(name for name, owner in before.items() if owner == "two")
+    owned_name = next(name for name, owner in before.items() if owner == "two")
     status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1}
-    await world.merge(f"{SETS}/{mine}/status", {"status": status})
+    await world.merge(f"{SETS}/{owned_name}/status", {"status": status})
     await wait_for_sync()
     assert set(world.requests()) == {"update deployments/status two"}
 
@@ -159,12 +159,12 @@ async def test_changed_controller_ref_enqueues_both_deployments(world: World) ->
     second = await create(world, "two", template=template("b"))
     await wait_for_sync()
     before = await sets(world)
-    mine = next(name for name, owner in before.items() if owner == "one")
+    owned_name = next(name for name, owner in before.items() if owner == "one")
     world.seen.clear()
-    await world.merge(f"{SETS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
+    await world.merge(f"{SETS}/{owned_name}", {"metadata": {"ownerReferences": [reference_to(second)]}})
     await wait_for_sync()
     after = await sets(world)
-    assert after[mine] == "two"
+    assert after[owned_name] == "two"
     assert sorted(after.values()) == ["one", "two", "two"]
     assert "update deployments/status one" in world.requests()
     assert "update deployments/status two" in world.requests()
@@ -223,8 +223,8 @@ async def test_requested_rollback_is_performed_once(world: World) -> None:
     await wait_for_sync()
     await set_image(world, "web", "b")
     await wait_for_sync()
-    wish = {"deprecated.deployment.rollback.to": "1"}
-    await world.merge(f"{ALL}/web", {"metadata": {"annotations": wish}})
+    annotations = {"deprecated.deployment.rollback.to": "1"}
+    await world.merge(f"{ALL}/web", {"metadata": {"annotations": annotations}})
     await wait_for_sync()
     obj = await world.must_get(f"{ALL}/web")
     assert obj["spec"]["template"]["spec"]["containers"][0]["image"] == "a"

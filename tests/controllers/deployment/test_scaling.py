@@ -86,7 +86,7 @@ def test_replica_set_that_was_not_updated_is_scaled_later() -> None:
 
 
 @cases(
-    "replicas, surge, said, size, most, expected",
+    "replicas, surge, limits, size, most, expected",
     {
         "zero desired replicas": (0, 0, 0, 10, None, -10),
         "no desired-replicas annotation": (10, 0, 0, 5, None, 0),
@@ -99,9 +99,11 @@ def test_replica_set_that_was_not_updated_is_scaled_later() -> None:
         "a sixth less, without the surge": (100, 10, 0, 50, 130, -8),
     },
 )
-def test_replica_set_fraction(replicas: int, surge: int, said: int, size: int, most: int | None, expected: int) -> None:
+def test_replica_set_fraction(
+    replicas: int, surge: int, limits: int, size: int, most: int | None, expected: int
+) -> None:
     """``TestGetReplicaSetFraction``."""
-    owner = deployment(replicas, surge, 1, status=DeploymentStatus(replicas=said))
+    owner = deployment(replicas, surge, 1, status=DeploymentStatus(replicas=limits))
     result = get_proportion(owner, replica_set("a", size, most=most), 1000 if expected > 0 else -1000, 0)
     assert result == expected
 

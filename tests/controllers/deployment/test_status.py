@@ -127,8 +127,8 @@ def test_unchanged_condition_is_kept() -> None:
 
 
 def test_changed_reason_keeps_the_transition_time() -> None:
-    (found,) = with_condition((progressing("A", since=1),), progressing("B", updated=9, since=9))
-    assert (found.reason, found.last_update_time, found.last_transition_time) == ("B", at(9), at(1))
+    (condition,) = with_condition((progressing("A", since=1),), progressing("B", updated=9, since=9))
+    assert (condition.reason, condition.last_update_time, condition.last_transition_time) == ("B", at(9), at(1))
 
 
 def test_changed_status_sets_the_transition_time_and_moves_last() -> None:

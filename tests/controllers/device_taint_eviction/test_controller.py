@@ -37,7 +37,7 @@ world = fixture_of(evicting)
 
 async def devices(world: World, **taints: list[Doc]) -> None:
     """The slice of the one node, with these devices."""
-    listed = [{"name": name.replace("_", "-"), "taints": each} for name, each in taints.items()]
+    listed = [{"name": name.replace("_", "-"), "taints": device} for name, device in taints.items()]
     pool = {"name": "node1", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "node1", "devices": listed}
     if await world.get(f"{SLICES}/slice") is None:

@@ -287,10 +287,10 @@ WHEN = (
     },
 )
 def test_status_of_a_rule(effect: str, counts: Counts, expected: tuple[str, str, str]) -> None:
-    made = new_condition(rule(effect=effect), counts)
-    assert made is not None
-    assert (made.type, made.status, made.reason, made.message) == ("EvictionInProgress", *expected)
-    assert made.observed_generation == 1
+    condition = new_condition(rule(effect=effect), counts)
+    assert condition is not None
+    assert (condition.type, condition.status, condition.reason, condition.message) == ("EvictionInProgress", *expected)
+    assert condition.observed_generation == 1
 
 
 def test_unchanged_rule_status_is_not_written() -> None:

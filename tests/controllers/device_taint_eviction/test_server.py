@@ -5,11 +5,11 @@ from tests.controllers.node_world import World, wait_for_sync
 
 
 async def test_time_added_is_defaulted(world: World) -> None:
-    given = {**TAINT, "key": "given", "timeAdded": "2020-01-01T00:00:00Z"}
-    await devices(world, gpu_0=[TAINT, given])
+    taint = {**TAINT, "key": "given", "timeAdded": "2020-01-01T00:00:00Z"}
+    await devices(world, gpu_0=[TAINT, taint])
     (device,) = (await world.must_get(f"{SLICES}/slice"))["spec"]["devices"]
     began = device["taints"][0]["timeAdded"]
-    assert device["taints"][1] == given
+    assert device["taints"][1] == taint
     await wait_for_sync(60)
     await devices(world, gpu_0=[device["taints"][0], TAINT])
     (device,) = (await world.must_get(f"{SLICES}/slice"))["spec"]["devices"]

@@ -59,10 +59,10 @@ def budget(status: PodDisruptionBudgetStatus | None = None, *, generation: int =
 
 def cache_of(kind: str, *objects: Any) -> Cache[Any]:
     """A cache with these objects."""
-    made: Cache[Any] = Cache(kind)
+    cache: Cache[Any] = Cache(kind)
     for obj in objects:
-        made.put(object_key(obj.metadata), obj)
-    return made
+        cache.put(object_key(obj.metadata), obj)
+    return cache
 
 
 def meta(uid: str, *owners: OwnerReference) -> ObjectMeta:

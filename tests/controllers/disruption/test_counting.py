@@ -34,8 +34,12 @@ async def test_integer_min_available_expects_the_existing_pods(world: World) -> 
     await report(world, "p1", ready=False)
     await asyncio.sleep(1)
     assert await status(world) == (0, 3, 3, 5)
-    found = await condition(world)
-    assert (found["status"], found["reason"], found["message"]) == ("False", "InsufficientPods", "")
+    disruption_allowed = await condition(world)
+    assert (disruption_allowed["status"], disruption_allowed["reason"], disruption_allowed["message"]) == (
+        "False",
+        "InsufficientPods",
+        "",
+    )
     assert await world.events("NoPods") == ["PodDisruptionBudget/web No matching pods found"]
 
 

@@ -99,7 +99,7 @@ def test_no_disrupted_pods_without_evictions() -> None:
 
 
 @cases(
-    "given, healthy",
+    "conditions, healthy",
     {
         "ready": (pod("a"), 1),
         "not ready": (pod("a", ready=False), 0),
@@ -109,8 +109,8 @@ def test_no_disrupted_pods_without_evictions() -> None:
         "evicted exactly two minutes ago": (pod("evicted a while ago"), 1),
     },
 )
-def test_healthy_pods(given: Pod, healthy: int) -> None:
-    assert count_healthy_pods([given], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
+def test_healthy_pods(conditions: Pod, healthy: int) -> None:
+    assert count_healthy_pods([conditions], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
 
 
 # What is said
@@ -326,11 +326,11 @@ def expression(key: str, operator: str, *values: str) -> LabelSelector:
 )
 def test_pods_of_a_budget_and_budgets_of_a_pod(selector: LabelSelector | None, selects: bool) -> None:
     one = pod("one")
-    mine = selecting("mine", selector)
-    budgets = cache_of("budgets", mine, selecting("theirs", selector, "elsewhere"))
+    budget_object = selecting("mine", selector)
+    budgets = cache_of("budgets", budget_object, selecting("theirs", selector, "elsewhere"))
     members = BudgetPods(budgets, cache_of("pods", one, pod("other", labels={"x": "y"}, generate_name="x")))
-    assert (one in members.get_pods_for_pdb(mine)) is selects
-    assert members.get_pod_pod_disruption_budgets(one.metadata) == ([mine] if selects else [])
+    assert (one in members.get_pods_for_pdb(budget_object)) is selects
+    assert members.get_pod_pod_disruption_budgets(one.metadata) == ([budget_object] if selects else [])
 
 
 def test_selector_of_a_budget_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,12 +384,12 @@ def test_several_budgets_of_a_pod_are_sorted_by_name() -> None:
 )
 def test_invalid_selector_matches_nothing(selector: LabelSelector) -> None:
     """TestInvalidSelectors."""
-    mine = selecting("mine", selector)
-    members = BudgetPods(cache_of("budgets", mine), cache_of("pods", pod("one")))
+    budget_object = selecting("mine", selector)
+    members = BudgetPods(cache_of("budgets", budget_object), cache_of("pods", pod("one")))
     with pytest.raises(SelectorError):
-        members.get_pods_for_pdb(mine)
+        members.get_pods_for_pdb(budget_object)
     assert members.get_pod_pod_disruption_budgets(pod("one").metadata) == []
-    assert not members.may_select(mine, LABELS)
+    assert not members.may_select(budget_object, LABELS)
 
 
 @cases(
@@ -402,8 +402,8 @@ def test_invalid_selector_matches_nothing(selector: LabelSelector) -> None:
     },
 )
 def test_budgets_possibly_matching_a_workloads_pods(selector: LabelSelector, answer: bool) -> None:
-    mine = selecting("mine", selector)
-    assert BudgetPods(cache_of("budgets", mine), cache_of("pods")).may_select(mine, LABELS) is answer
+    budget_object = selecting("mine", selector)
+    assert BudgetPods(cache_of("budgets", budget_object), cache_of("pods")).may_select(budget_object, LABELS) is answer
 
 
 # Conditions that nobody acted upon
@@ -416,7 +416,7 @@ def target(status: str = "True", reason: str = "EvictionByEvictionAPI", since: f
 
 
 @cases(
-    "given, seconds",
+    "conditions, seconds",
     {
         "stale": (pod("a", conditions=(target(since=121),)), 0),
         "in progress": (pod("a", conditions=(target(since=119),)), 1),
@@ -428,14 +428,14 @@ def target(status: str = "True", reason: str = "EvictionByEvictionAPI", since: f
         "no transition time": (pod("a", conditions=(PodCondition(type="DisruptionTarget", status="True"),)), 0),
     },
 )
-def test_stale_disruption_condition(given: Pod, seconds: float | None) -> None:
+def test_stale_disruption_condition(conditions: Pod, seconds: float | None) -> None:
     """TestStalePodDisruption."""
-    assert seconds_until_stale(given, NOW) == seconds
+    assert seconds_until_stale(conditions, NOW) == seconds
 
 
 def test_stale_condition_is_reset_with_the_resource_version() -> None:
-    seen = pod("a", conditions=(target(since=121),), generation=3, resource_version="42")
-    assert reset_patch(seen, NOW) == {
+    observed_pod = pod("a", conditions=(target(since=121),), generation=3, resource_version="42")
+    assert reset_patch(observed_pod, NOW) == {
         "metadata": {"uid": "uid-a", "resourceVersion": "42"},
         "status": {
             "$setElementOrder/conditions": [{"type": "Ready"}, {"type": "DisruptionTarget"}],

@@ -61,8 +61,8 @@ async def test_failed_scale_lookup_allows_no_disruptions_until_it_succeeds(world
     await budget(world, maxUnavailable=9)
     await pods(world, owner)
     await asyncio.sleep(1)
-    found = await condition(world)
-    assert (found["reason"], found["status"]) == ("SyncFailed", "False")
+    disruption_allowed = await condition(world)
+    assert (disruption_allowed["reason"], disruption_allowed["status"]) == ("SyncFailed", "False")
     assert (await status(world))[0] == 0
     await asyncio.sleep(1200)
     assert rule.hits == 12

@@ -54,8 +54,8 @@ async def workload(world: World, plural: str, kind: str, replicas: int = 3, **me
     return reference("apps/v1", kind, created)
 
 
-def reference(api_version: str, kind: str, made: Doc) -> Doc:
-    meta = made["metadata"]
+def reference(api_version: str, kind: str, obj: Doc) -> Doc:
+    meta = obj["metadata"]
     return {"apiVersion": api_version, "kind": kind, "name": meta["name"], "uid": meta["uid"], "controller": True}
 
 

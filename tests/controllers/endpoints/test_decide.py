@@ -42,9 +42,9 @@ NOW = parse_time("2026-01-01T00:00:00Z")
 
 
 def in_phase(phase: str, ready: bool, going: bool) -> Pod:
-    made = pod(0, ready=ready)
-    meta = replace(made.metadata, deletion_timestamp=NOW if going else None)
-    return replace(made, metadata=meta, status=replace(made.status, phase=phase))
+    pod_in_phase = pod(0, ready=ready)
+    meta = replace(pod_in_phase.metadata, deletion_timestamp=NOW if going else None)
+    return replace(pod_in_phase, metadata=meta, status=replace(pod_in_phase.status, phase=phase))
 
 
 @cases(
@@ -161,15 +161,15 @@ def address(ip: str, uid: str = "") -> EndpointAddress:
 
 
 def subset(ready: Iterable[EndpointAddress], bad: Iterable[EndpointAddress], *ports: int) -> EndpointSubset:
-    said_ports = tuple(EndpointsPort(name=f"p{port}", port=port, protocol="TCP") for port in ports)
-    return EndpointSubset(addresses=tuple(ready), not_ready_addresses=tuple(bad), ports=said_ports)
+    endpoint_ports = tuple(EndpointsPort(name=f"p{port}", port=port, protocol="TCP") for port in ports)
+    return EndpointSubset(addresses=tuple(ready), not_ready_addresses=tuple(bad), ports=endpoint_ports)
 
 
 A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
 
 
 @cases(
-    "given, expected",
+    "unsorted, expected",
     {
         "no subsets": ([], []),
         "no addresses": ([subset([], [], 111)], []),
@@ -200,11 +200,11 @@ A, B, C = address("1.2.3.4"), address("5.6.7.8"), address("1.2.3.4", "uid")
         ),
     },
 )
-def test_subsets_are_packed_and_sorted(given: list[EndpointSubset], expected: list[EndpointSubset]) -> None:
+def test_subsets_are_packed_and_sorted(unsorted: list[EndpointSubset], expected: list[EndpointSubset]) -> None:
     """TestPackSubsets, TestSortSubsets."""
-    assert list(repack(given)) == expected
-    assert repack(reversed(given)) == repack(given)
-    assert repack(repack(given)) == repack(given)
+    assert list(repack(unsorted)) == expected
+    assert repack(reversed(unsorted)) == repack(unsorted)
+    assert repack(repack(unsorted)) == repack(unsorted)
 
 
 def many(ready: list[int], bad: list[int]) -> tuple[EndpointSubset, ...]:
@@ -274,14 +274,14 @@ def test_identical_endpoints_are_not_updated() -> None:
     """TestSyncEndpointsItemsPreexistingIdentical, TestEndpointSubsetsEqualIgnoreResourceVersion and
     TestSyncEndpointsHeadlessServiceLabel."""
     web, pods = service(), [pod(0), pod(1, ready=False)]
-    wanted, there = desired_endpoints(web, pods), existing(web, pods)
-    assert endpoint_subsets_equal_ignore_trigger_time(there, wanted)
+    wanted, current = desired_endpoints(web, pods), existing(web, pods)
+    assert endpoint_subsets_equal_ignore_trigger_time(current, wanted)
     assert endpoint_subsets_equal_ignore_trigger_time(existing(web, pods, **{HEADLESS_LABEL: ""}), wanted), (
         "whether it is headless does not count"
     )
     assert not endpoint_subsets_equal_ignore_trigger_time(existing(web, pods, other="label"), wanted)
     assert not endpoint_subsets_equal_ignore_trigger_time(existing(web, pods[:1]), wanted)
-    [only] = there.subsets
+    [only] = current.subsets
     versioned = replace(
         only,
         addresses=tuple(
@@ -289,12 +289,12 @@ def test_identical_endpoints_are_not_updated() -> None:
             for a in only.addresses
         ),
     )
-    assert endpoint_subsets_equal_ignore_trigger_time(replace(there, subsets=(versioned,)), wanted), (
+    assert endpoint_subsets_equal_ignore_trigger_time(replace(current, subsets=(versioned,)), wanted), (
         "which version a pod was does not count"
     )
     # Another order, as another release sorts them.
     parts = (replace(only, addresses=()), replace(only, not_ready_addresses=()))
-    assert endpoint_subsets_equal_ignore_trigger_time(replace(there, subsets=parts), wanted)
+    assert endpoint_subsets_equal_ignore_trigger_time(replace(current, subsets=parts), wanted)
 
 
 @pytest.mark.parametrize("number", [2, 1001])
@@ -302,10 +302,10 @@ def test_identical_endpoints_are_not_updated() -> None:
 def test_over_capacity_annotation_is_corrected(noted: str | None, number: int) -> None:
     """``capacityAnnotationSetCorrectly``; releases before v1.22 noted ``warning``."""
     pods = [pod(item) for item in range(number)]
-    wanted, there = desired_endpoints(service(), pods), existing(service(), pods)
+    wanted, current = desired_endpoints(service(), pods), existing(service(), pods)
     annotations = {} if noted is None else {OVER_CAPACITY: noted}
-    there = replace(there, metadata=replace(there.metadata, annotations=annotations))
-    assert endpoint_subsets_equal_ignore_trigger_time(there, wanted) is (
+    current = replace(current, metadata=replace(current.metadata, annotations=annotations))
+    assert endpoint_subsets_equal_ignore_trigger_time(current, wanted) is (
         noted == ("truncated" if number > 1000 else None)
     )
     right = {OVER_CAPACITY: "truncated"} if number > 1000 else {}

@@ -75,7 +75,7 @@ def planned(
 
 def written(plan: Plan, before: Sequence[EndpointSlice] = ()) -> list[EndpointSlice]:
     """The slices after the plan, named and sorted."""
-    slices = {each.metadata.name: each for each in before}
+    slices = {endpoint_slice.metadata.name: endpoint_slice for endpoint_slice in before}
     for item in plan.deletes:
         del slices[item.metadata.name]
     for item in (*plan.updates, *plan.replacements):
@@ -94,8 +94,8 @@ def slices_of(owner: Service, *groups: Sequence[Pod]) -> list[EndpointSlice]:
     for number, pods in enumerate(groups):
         desired = desired_endpoints(owner, pods, "IPv4", node)
         [group] = desired.groups.values()
-        made = replace(new_slice(owner, "IPv4", group.ports), endpoints=tuple(group.endpoints.values()))
-        result.append(replace(made, metadata=replace(made.metadata, name=f"web-{number:03}")))
+        endpoint_slice = replace(new_slice(owner, "IPv4", group.ports), endpoints=tuple(group.endpoints.values()))
+        result.append(replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, name=f"web-{number:03}")))
     return result
 
 

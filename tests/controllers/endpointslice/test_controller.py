@@ -171,9 +171,9 @@ async def test_failed_write_emits_an_event_with_the_operation(env: Env, verb: st
         else:
             await world.merge(f"{PODS}/p0", {"metadata": {"labels": {"app": "other"}}})
         await asyncio.sleep(10)
-        [told] = await world.events("FailedToUpdateEndpointSlices")
+        [messages] = await world.events("FailedToUpdateEndpointSlices")
         tail = " for Service default/web: no room"
-        assert told in [f"{FAILED}failed to {doing.format(name)}{tail}" for name in names]
+        assert messages in [f"{FAILED}failed to {doing.format(name)}{tail}" for name in names]
 
 
 async def test_error_in_both_address_families_is_reported_once(env: Env) -> None:
@@ -248,8 +248,8 @@ async def test_services_without_a_selector_or_with_an_external_name_have_no_slic
 
 async def test_terminating_service_gets_no_new_slices_and_existing_ones_are_updated(world: World) -> None:
     """TestSyncServicePendingDeletion; TestReconcilerFinalizeSvcDeletionTimestamp."""
-    held = {"name": "web", "finalizers": ["example.com/hold"]}
-    await world.request("POST", SERVICES, {"metadata": held, "spec": SPEC})
+    metadata = {"name": "web", "finalizers": ["example.com/hold"]}
+    await world.request("POST", SERVICES, {"metadata": metadata, "spec": SPEC})
     await pod(world, 1)
     await asyncio.sleep(5)
     await world.delete(f"{SERVICES}/web")

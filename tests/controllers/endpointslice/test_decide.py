@@ -131,18 +131,18 @@ def test_service_without_pods_gets_a_placeholder_slice() -> None:
     """[TestReconcileEmpty, TestPlaceHolderSliceCompare]"""
     first = planned(service(), [])
     assert [(item.endpoints, item.ports) for item in first.creates] == [((), ())]
-    there = written(first)
-    again = planned(service(), [], there)
+    existing = written(first)
+    again = planned(service(), [], existing)
     assert (again.creates, again.updates, again.deletes) == ((), (), ())
-    relabelled = recycle_slices(planned(service(labels={"a": "b"}), [], there), service())
+    relabelled = recycle_slices(planned(service(labels={"a": "b"}), [], existing), service())
     assert [replacement.metadata.labels["a"] for replacement in relabelled.replacements] == ["b"]
     assert relabelled.creates == relabelled.deletes == ()
 
 
 def test_placeholder_slice_is_updated_with_the_first_endpoint() -> None:
     """[TestReconcile1Pod, TestReconcile1EndpointSlice]"""
-    there = written(planned(service(), []))
-    plan = recycle_slices(planned(service(), [pod(1)], there), service())
+    existing = written(planned(service(), []))
+    plan = recycle_slices(planned(service(), [pod(1)], existing), service())
     assert (plan.creates, plan.updates, plan.deletes) == ((), (), ())
     [only] = plan.replacements
     assert only.metadata.name == "web-000"
@@ -184,10 +184,10 @@ def test_250_pods_need_three_slices() -> None:
 )
 def test_packing(before: list[range], wanted: range, after: list[int], writes: tuple[int, int, int]) -> None:
     owner = service()
-    there = slices_of(owner, *[[pod(n) for n in numbers] for numbers in before])
-    plan = planned(owner, [pod(n) for n in wanted], there)
+    existing = slices_of(owner, *[[pod(n) for n in numbers] for numbers in before])
+    plan = planned(owner, [pod(n) for n in wanted], existing)
     assert (len(plan.creates), len(plan.updates), len(plan.deletes)) == writes
-    assert sizes(written(plan, there)) == after
+    assert sizes(written(plan, existing)) == after
 
 
 @pytest.mark.parametrize(
@@ -202,31 +202,31 @@ def test_max_endpoints_per_slice(most: int, expected: list[int]) -> None:
 def test_new_endpoints_fill_the_best_fitting_slice() -> None:
     """[TestReconcileEndpointSlicesUpdatePacking]"""
     owner = service()
-    there = slices_of(owner, [pod(n) for n in range(80)], [pod(n) for n in range(100, 120)])
+    existing = slices_of(owner, [pod(n) for n in range(80)], [pod(n) for n in range(100, 120)])
     pods = [pod(n, ready=n % 10 != 0) for n in (*range(80), *range(100, 120), *range(200, 215))]
-    plan = planned(owner, pods, there)
+    plan = planned(owner, pods, existing)
     assert [len(part) for part in (plan.creates, plan.updates, plan.deletes)] == [0, 2, 0]
-    assert sizes(written(plan, there)) == [95, 20]
+    assert sizes(written(plan, existing)) == [95, 20]
 
 
 def test_slices_are_merged_when_all_are_updated() -> None:
     """[TestReconcileEndpointSlicesRecycling]"""
     owner = service()
-    there = slices_of(owner, *[[pod(n) for n in range(first, first + 30)] for first in range(0, 300, 30)])
+    existing = slices_of(owner, *[[pod(n) for n in range(first, first + 30)] for first in range(0, 300, 30)])
     pods = [pod(n) for n in range(300)]
-    same = planned(owner, pods, there)
+    same = planned(owner, pods, existing)
     assert (same.creates, same.updates, same.deletes) == ((), (), ())
     other = service(ports=(replace(NAMED, target_port=81),))
-    plan = recycle_slices(planned(other, pods, there), other)
+    plan = recycle_slices(planned(other, pods, existing), other)
     assert [len(part) for part in (plan.creates, plan.updates, plan.replacements, plan.deletes)] == [0, 0, 3, 7]
-    assert sizes(written(plan, there)) == [100, 100, 100]
+    assert sizes(written(plan, existing)) == [100, 100, 100]
 
 
 def test_existing_endpoints_stay_in_their_slice_and_are_updated() -> None:
     """[TestReconcileEndpointSlicesUpdatePacking]"""
     owner = service()
-    there = slices_of(owner, [pod(1), pod(2)])
-    plan = planned(owner, [pod(1, ready=False), pod(2), pod(3)], there)
+    existing = slices_of(owner, [pod(1), pod(2)])
+    plan = planned(owner, [pod(1, ready=False), pod(2), pod(3)], existing)
     [changed] = plan.updates
     assert [(e.target_ref.name, e.conditions.ready) for e in changed.endpoints or () if e.target_ref] == [
         ("p0001", False),
@@ -248,9 +248,9 @@ def test_different_ports_use_different_slices() -> None:
 def test_changed_port_reuses_the_slice_name() -> None:
     """[TestReconcileEndpointSlicesReplaceDeprecated and Recycling]"""
     owner = service()
-    there = slices_of(owner, [pod(n) for n in range(100)], [pod(n) for n in range(100, 200)])
+    existing = slices_of(owner, [pod(n) for n in range(100)], [pod(n) for n in range(100, 200)])
     other = service(ports=(replace(NAMED, target_port=81),))
-    plan = recycle_slices(planned(other, [pod(n) for n in range(150)], there), other)
+    plan = recycle_slices(planned(other, [pod(n) for n in range(150)], existing), other)
     assert (plan.creates, plan.deletes) == ((), ())
     assert [replacement.metadata.name for replacement in plan.replacements] == ["web-000", "web-001"]
     assert sorted(sizes(plan.replacements)) == [50, 100]
@@ -282,13 +282,13 @@ def test_labels(owner: Service, expected: dict[str, str]) -> None:
 
 def test_service_labels_are_copied_except_reserved_ones() -> None:
     """[TestReconcileEndpointSlicesLabels]"""
-    there = slices_of(service(), [pod(1)], [pod(2)])
+    existing = slices_of(service(), [pod(1)], [pod(2)])
     both = [pod(1), pod(2)]
-    assert [item.metadata.labels["a"] for item in planned(service(labels={"a": "b"}), both, there).updates] == [
+    assert [item.metadata.labels["a"] for item in planned(service(labels={"a": "b"}), both, existing).updates] == [
         "b",
         "b",
     ]
-    assert planned(service(labels={MANAGED_BY: "me"}), both, there).updates == ()
+    assert planned(service(labels={MANAGED_BY: "me"}), both, existing).updates == ()
 
 
 def test_address_families_have_separate_slices() -> None:

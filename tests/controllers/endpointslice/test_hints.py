@@ -46,8 +46,8 @@ def test_traffic_distribution_hints(distribution: str, expected: list[object]) -
 
 def test_wrong_hints_are_corrected_in_unchanged_slices() -> None:
     pods = [pod(1), pod(2, node="n2")]
-    there = slices_of(service(), pods)
-    first = reconcile_by_distribution(planned(service(), pods, there), "PreferSameZone")
+    existing = slices_of(service(), pods)
+    first = reconcile_by_distribution(planned(service(), pods, existing), "PreferSameZone")
     assert hints(first.updates) == [(["a"], []), (["b"], [])]
     again = reconcile_by_distribution(planned(service(), pods, first.updates), "PreferSameZone")
     assert (again.updates, len(again.unchanged)) == ((), 1)
@@ -110,13 +110,13 @@ def test_endpoints_are_reallocated_between_zones() -> None:
     assert isinstance(allocations, dict)
     result = add_hints(planned(service(), pods), allocations)
     assert not isinstance(result, str)
-    plan, given = result
-    assert given == {"a": 3, "b": 3}
+    plan, hinted = result
+    assert hinted == {"a": 3, "b": 3}
     assert hints(plan.creates) == [(["b"], []), (["b"], []), (["a"], []), (["a"], []), (["a"], []), (["b"], [])]
     settled = [replace(item, metadata=replace(item.metadata, name="web-0")) for item in plan.creates]
     again = add_hints(planned(service(), pods, settled), allocations)
     assert not isinstance(again, str)
-    assert (again[0].updates, again[1]) == ((), given), "what is right is not written again"
+    assert (again[0].updates, again[1]) == ((), hinted), "what is right is not written again"
 
 
 def test_endpoint_without_a_zone_disables_hints() -> None:

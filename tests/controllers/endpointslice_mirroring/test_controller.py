@@ -210,8 +210,8 @@ async def test_changed_mirrored_slice_is_reverted(world: World) -> None:
     assert await endpoints_of(world) == [("192.0.2.1", 8080, True)]
 
 
-@pytest.mark.parametrize(("count", "told"), [(1000, 0), (1001, 1)])
-async def test_max_endpoints_per_subset(world: World, count: int, told: int) -> None:
+@pytest.mark.parametrize(("count", "message"), [(1000, 0), (1001, 1)])
+async def test_max_endpoints_per_subset(world: World, count: int, message: int) -> None:
     await world.start(DESCRIPTOR, MirroringOptions())
     await service(world)
     await write(world, subset(*(f"10.0.{item // 255}.{item % 255}" for item in range(count))))
@@ -219,7 +219,7 @@ async def test_max_endpoints_per_subset(world: World, count: int, told: int) -> 
     [only] = await slices(world)
     assert len(only["endpoints"]) == 1000
     texts = await world.events("TooManyAddressesToMirror")
-    assert len(texts) == told
+    assert len(texts) == message
     for text in texts:
         assert text == (
             "Endpoints/ext A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. "

@@ -229,9 +229,9 @@ APPLIED = {LAST_APPLIED: '{"apiVersion":"v1","kind":"Endpoints","subsets":[]}'}
     },
 )
 def test_annotations(annotations: dict[str, str], expected: dict[str, str]) -> None:
-    [made] = planned(of(ONE, annotations=annotations)).creates
-    assert made.metadata.annotations == expected
-    again = replace(made, metadata=replace(made.metadata, name="s"))
+    [creates] = planned(of(ONE, annotations=annotations)).creates
+    assert creates.metadata.annotations == expected
+    again = replace(creates, metadata=replace(creates.metadata, name="s"))
     assert writes(planned(of(ONE, annotations=annotations), again)) == (0, 0, 0)
 
 
@@ -282,8 +282,8 @@ def test_label_and_annotation_changes_update_slices(
 )
 def test_new_slices_are_owned_by_the_endpoints(labels: dict[str, str], annotations: dict[str, str]) -> None:
     ports = (EndpointPort(name="foo", protocol="TCP"),)
-    made = new_slice(of(labels=labels, annotations=annotations), "IPv4", PortGroup(ports, {}))
-    assert made == EndpointSlice(
+    endpoint_slice = new_slice(of(labels=labels, annotations=annotations), "IPv4", PortGroup(ports, {}))
+    assert endpoint_slice == EndpointSlice(
         metadata=ObjectMeta(
             generate_name="ext-",
             namespace="ns",

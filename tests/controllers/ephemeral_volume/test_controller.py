@@ -101,7 +101,7 @@ async def test_claim_of_another_owner_is_kept_and_an_event_emitted(env: Env) -> 
 
 
 @cases(
-    "fault, told",
+    "fault, message",
     {
         "refused": (fail(403, "Forbidden"), True),
         "the server is ill": (fail(500), True),
@@ -109,7 +109,7 @@ async def test_claim_of_another_owner_is_kept_and_an_event_emitted(env: Env) -> 
         "the answer is lost": (lose_answer(), True),
     },
 )
-async def test_failed_claim_creation_is_retried(env: Env, fault: Any, told: bool) -> None:
+async def test_failed_claim_creation_is_retried(env: Env, fault: Any, message: bool) -> None:
 
     async def before(world: World) -> None:
         await pod(world)
@@ -118,8 +118,8 @@ async def test_failed_claim_creation_is_retried(env: Env, fault: Any, told: bool
     async with controlled(env, before=before) as world:
         await wait_for_sync(30)
         assert await names(world) == ["p-scratch"]
-        told_of = [line for line in await world.events("FailedBinding") if "create PVC p-scratch: " in line]
-        assert bool(told_of) is told
+        failed_messages = [line for line in await world.events("FailedBinding") if "create PVC p-scratch: " in line]
+        assert bool(failed_messages) is message
         failures = world.metrics.value("ephemeral_volume_controller_create_failures_total")
         assert failures >= 1
         assert world.metrics.value("ephemeral_volume_controller_create_total") >= failures

@@ -51,7 +51,7 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
 
 
 @cases(
-    "asks, known, steps",
+    "pod_spec, known, steps",
     {
         "create": (pod(SCRATCH), claims(), [create_claim()]),
         "pod-deleted": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), claims(), []),
@@ -101,17 +101,17 @@ FOREIGN = ClaimConflict("scratch", "PVC ns/p-scratch was not created for pod ns/
         ),
     },
 )
-def test_claims_to_create(asks: Pod, known: dict[str, PersistentVolumeClaim], steps: list[object]) -> None:
-    assert decide(asks, known.get) == steps
+def test_claims_to_create(pod_spec: Pod, known: dict[str, PersistentVolumeClaim], steps: list[object]) -> None:
+    assert decide(pod_spec, known.get) == steps
 
 
 @cases(
-    "asks, expected",
+    "pod_spec, expected",
     {
         "one is enough": (pod(SCRATCH), True),
         "only of other kinds": (pod({"name": "c", "persistentVolumeClaim": {"claimName": "c"}}), False),
         "terminating pod": (pod(SCRATCH, deletionTimestamp="2026-01-01T00:00:00Z"), False),
     },
 )
-def test_pods_to_sync(asks: Pod, expected: bool) -> None:
-    assert has_ephemeral_volumes(asks) is expected
+def test_pods_to_sync(pod_spec: Pod, expected: bool) -> None:
+    assert has_ephemeral_volumes(pod_spec) is expected

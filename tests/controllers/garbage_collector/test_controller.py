@@ -301,8 +301,8 @@ async def test_not_found_without_object_details_is_not_trusted(cluster: Cluster)
     await cluster.create(CM, metadata={"name": "child", "ownerReferences": [secret]})
 
     async def lost(request: wire.Request) -> wire.Response | None:
-        gone = request.method == "GET" and "/secrets/" in request.target
-        return wire.Response(404, {}, b"404 page not found") if gone else None
+        is_secret_read = request.method == "GET" and "/secrets/" in request.target
+        return wire.Response(404, {}, b"404 page not found") if is_secret_read else None
 
     cluster.transport.hook = lost
     await asyncio.sleep(600)
@@ -324,16 +324,16 @@ async def test_restart_after_any_number_of_requests_finishes_the_work(env: Env, 
         await cluster.delete(f"{CM}/going", "Foreground")
         await cluster.delete(f"{CM}/freed", "Orphan")
         task = await cluster.launch(DESCRIPTOR)
-        dead = asyncio.Event()
+        stopped = asyncio.Event()
 
         async def dies(request: wire.Request) -> wire.Response | None:
             if request.target not in ("/api", "/apis") and len(cluster.requests()) > survives:
-                dead.set()
+                stopped.set()
                 await asyncio.sleep(1e6)
             return None
 
         cluster.transport.hook = dies
-        await asyncio.wait_for(dead.wait(), 30)
+        await asyncio.wait_for(stopped.wait(), 30)
         task.cancel()
         cluster.transport.hook = None
         await asyncio.sleep(20)
@@ -494,8 +494,8 @@ async def test_new_definitions_cause_few_discovery_requests(cluster: Cluster) ->
     await asyncio.sleep(5)
     assert asked() == before, "nothing that discovery would show"
     # The kind of another definition: its names are never accepted.
-    taken = {**CRD["spec"]["names"], "kind": "Thing0"}
-    await cluster.create(CRDS, metadata=CRD["metadata"], spec={**CRD["spec"], "names": taken})
+    crd_names = {**CRD["spec"]["names"], "kind": "Thing0"}
+    await cluster.create(CRDS, metadata=CRD["metadata"], spec={**CRD["spec"], "names": crd_names})
     before = asked()
     await asyncio.sleep(300)
     assert asked() - before <= 10 + 3
@@ -515,9 +515,9 @@ async def test_object_with_an_owner_of_an_unserved_kind_is_retried(
     await cluster.create(CRDS, **CRD)
     await asyncio.sleep(1)
     assert await cluster.configmaps() == [], "there is no such thing"
-    (told,) = warnings_in(caplog)
-    assert 'kind="Thing"' in told
-    assert "waiting=1" in told, "the owner that nobody has seen: the others are looked at when it is known"
+    (warnings,) = warnings_in(caplog)
+    assert 'kind="Thing"' in warnings
+    assert "waiting=1" in warnings, "the owner that nobody has seen: the others are looked at when it is known"
 
 
 async def test_failed_discovery_is_counted_and_keeps_monitors(cluster: Cluster) -> None:

@@ -27,7 +27,7 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
 
 
 @cases(
-    "seen, expected",
+    "state, expected",
     {
         "no owners": (Observed(), Keep()),
         "solid owner": (Observed(owners=owners(SOLID)), Keep()),
@@ -68,12 +68,12 @@ def owners(*standings: OwnerState) -> tuple[tuple[OwnerReference, OwnerState], .
         ),
     },
 )
-def test_decide(seen: Observed, expected: Decision) -> None:
-    assert decide(seen) == expected
+def test_decide(state: Observed, expected: Decision) -> None:
+    assert decide(state) == expected
 
 
 @cases(
-    "found, expected",
+    "references, expected",
     {
         "missing": (None, DANGLING),
         "different uid": (meta(identity("v1/ConfigMap ns1/owner=reborn")), DANGLING),
@@ -86,8 +86,8 @@ def test_decide(seen: Observed, expected: Decision) -> None:
         "being deleted in the foreground": (meta(OWNER, deleting=True, finalizers=("foregroundDeletion",)), WAITING),
     },
 )
-def test_classify_references(found: object, expected: OwnerState) -> None:
-    assert classify_reference(found, reference(OWNER)) is expected  # type: ignore[arg-type]
+def test_classify_references(references: object, expected: OwnerState) -> None:
+    assert classify_reference(references, reference(OWNER)) is expected  # type: ignore[arg-type]
 
 
 def test_foreground_owner_is_deleted_without_blocking_dependents() -> None:

@@ -210,8 +210,8 @@ def test_foreground_deletion_cycle_is_detected() -> None:
     history = History()
     a, b, c, d = (identity(f"v1/ConfigMap ns1/{name}={name}") for name in "abcd")
 
-    def waits(who: Identity, *owners: OwnerReference) -> None:
-        history.show(who, *owners, deleting=True, finalizers=FOREGROUND)
+    def waits(dependent: Identity, *owners: OwnerReference) -> None:
+        history.show(dependent, *owners, deleting=True, finalizers=FOREGROUND)
 
     def circles() -> list[str]:
         return [node.name for node in history.graph.nodes() if history.graph.is_in_cycle(node)]
@@ -340,19 +340,19 @@ def test_graph_edges_are_consistent_under_random_events(stimuli: list[Any]) -> N
     history = History()
     places: dict[str, Identity] = {}
     over: set[str] = set()
-    for what, uid, namespace, owners, finalizer in stimuli:
-        who = places.setdefault(uid, Identity("v1", "A", namespace, uid, uid))
+    for stimulus, uid, namespace, owners, finalizer in stimuli:
+        identity = places.setdefault(uid, Identity("v1", "A", namespace, uid, uid))
         if uid in over:
             continue
-        if what == "show":
+        if stimulus == "show":
             claims = {o: Identity("v1", kind, "", o, o) for o, kind in owners if o not in over}
             references = [reference(claim, blocking=finalizer == "") for claim in claims.values()]
             finalizers = (finalizer,) if finalizer else ()
-            history.show(who, *references, deleting=bool(finalizer), finalizers=finalizers)
-        elif what == "gone" and uid in history.seen:
+            history.show(identity, *references, deleting=bool(finalizer), finalizers=finalizers)
+        elif stimulus == "gone" and uid in history.seen:
             node = history.graph.get(uid)
-            expected = [f"absent v1/A {who.namespace}/{uid}"] if node is not None and node.dependents else []
-            assert [text for text in history.gone(who) if text.startswith("absent")] == expected
+            expected = [f"absent v1/A {identity.namespace}/{uid}"] if node is not None and node.dependents else []
+            assert [text for text in history.gone(identity) if text.startswith("absent")] == expected
             over.add(uid)
         elif uid not in history.seen:
-            history.disproved(Identity("v1", "B", who.namespace, uid, uid))
+            history.disproved(Identity("v1", "B", identity.namespace, uid, uid))

@@ -69,7 +69,7 @@ def test_absent_owner_cache_evicts_least_recently_used() -> None:
     absent.add(b)
     assert a in absent
     absent.add(c)
-    assert [who in absent for who in (a, b, c)] == [True, False, True]
+    assert [owner in absent for owner in (a, b, c)] == [True, False, True]
     assert len(absent) == 2
 
 

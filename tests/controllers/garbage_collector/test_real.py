@@ -65,8 +65,10 @@ async def test_propagation_policies(env: Env, real_cluster: RealCluster) -> None
         await asyncio.sleep(1)
         await delete("background", "Background")
         await delete("foreground", "Foreground")
-        held = ["both", "child-o", "foreground", "leaf", "middle", "orphan"]
-        await world.until(lambda: names() == held, "in the background; in the foreground a finalizer holds all three")
+        expected_names = ["both", "child-o", "foreground", "leaf", "middle", "orphan"]
+        await world.until(
+            lambda: names() == expected_names, "in the background; in the foreground a finalizer holds all three"
+        )
         await world.request("PATCH", f"{path}/leaf", {"metadata": {"finalizers": None}})
         await world.until(lambda: names() == ["both", "child-o", "orphan"], "in the foreground")
         await delete("orphan", "Orphan")
@@ -84,8 +86,8 @@ async def test_custom_resources_get_a_json_merge_patch(env: Env, real_cluster: R
         return {"apiVersion": "v1", "kind": "ConfigMap", **await world.request("POST", maps, owned(name))}
 
     def owners() -> list[str]:
-        [found] = world.items(things)
-        return [ref["name"] for ref in found["metadata"].get("ownerReferences", [])]
+        [owners_found] = world.items(things)
+        return [ref["name"] for ref in owners_found["metadata"].get("ownerReferences", [])]
 
     await world.request("POST", DEFINITIONS, definition("Thing", group=group))
     try:
@@ -138,8 +140,8 @@ async def test_namespace_is_deleted_with_its_content(env: Env, real_cluster: Rea
 
     async with running(world, namespace.DESCRIPTOR, "namespace-controller"):
         await world.request("POST", f"{path}/secrets", {"metadata": {"name": "s"}})
-        held = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
-        await world.request("POST", f"{path}/configmaps", held)
+        metadata = {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}
+        await world.request("POST", f"{path}/configmaps", metadata)
         await world.request("DELETE", path)
         await world.until(reported, "the condition of the finalizers that remain")
         assert world.items(f"{path}/secrets") == []

@@ -144,7 +144,7 @@ def test_pod_level_resources_gate() -> None:
 
 
 @cases(
-    "made, container, message",
+    "metrics, container, message",
     {
         "container without request": (
             pod("a", requests={"c1": "", "c2": "50m"}),
@@ -159,9 +159,9 @@ def test_pod_level_resources_gate() -> None:
         ),
     },
 )
-def test_missing_requests_are_an_error(made: Pod, container: str, message: str) -> None:
+def test_missing_requests_are_an_error(metrics: Pod, container: str, message: str) -> None:
     with pytest.raises(MetricUnavailable, match=f"^{re.escape(message)}$"):
-        calculate_requests([made], "cpu", container)
+        calculate_requests([metrics], "cpu", container)
 
 
 def test_pod_level_memory_requests_are_milli_values() -> None:

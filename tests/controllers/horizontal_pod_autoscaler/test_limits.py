@@ -36,7 +36,7 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
 
 
 @cases(
-    "asked, replicas, reason",
+    "desired, replicas, reason",
     {
         "within the range": (arg(5, 7, 3, 8), 7, "DesiredWithinRange"),
         "below the minimum": (arg(3, 1, 2, 8), 2, "TooFewReplicas"),
@@ -46,8 +46,8 @@ def arg(current: int, desired: int, least: int = 1, most: int = 1000) -> Normali
         "scale-up limit: four": (arg(1, 1000, 1, 2000), 4, "ScaleUpLimit"),
     },
 )
-def test_convert_desired_replicas_with_rules(asked: NormalizationArg, replicas: int, reason: str) -> None:
-    result = convert_desired_replicas_with_rules(asked)
+def test_convert_desired_replicas_with_rules(desired: NormalizationArg, replicas: int, reason: str) -> None:
+    result = convert_desired_replicas_with_rules(desired)
     assert (result.replicas, result.reason) == (replicas, reason)
 
 
@@ -94,7 +94,7 @@ def case(
 
 
 @pytest.mark.parametrize(
-    ("asked", "up", "down", "memory", "replicas", "reason"),
+    ("desired", "up", "down", "memory", "replicas", "reason"),
     [
         case(5, 7, 7, "DesiredWithinRange", least=3, most=8, id="within the range"),
         case(3, 1, 2, "TooFewReplicas", least=2, most=8, id="below the minimum"),
@@ -171,14 +171,14 @@ def case(
     ],
 )
 def test_scaling_policies(
-    asked: NormalizationArg,
+    desired: NormalizationArg,
     up: HPAScalingRules | None,
     down: HPAScalingRules | None,
     memory: RecentScaling,
     replicas: int,
     reason: str,
 ) -> None:
-    result = convert_desired_replicas_with_behavior_rate(asked, behavior(up, down), memory, NOW)
+    result = convert_desired_replicas_with_behavior_rate(desired, behavior(up, down), memory, NOW)
     assert (result.replicas, result.reason) == (replicas, reason)
 
 
@@ -214,7 +214,7 @@ BOTH = rules((10, 60), (100, 60))
 def test_store_scale_events(
     known: list[tuple[int, float]], by: HPAScalingRules | None, counted: int, left: list[int], up: bool
 ) -> None:
-    changes = [Change(each, NOW - seconds) for each, seconds in known]
+    changes = [Change(event, NOW - seconds) for event, seconds in known]
     memory = recent(ups=changes) if up else recent(downs=changes)
     assert memory.replicas_before(100, 60, NOW) == 100 - counted * (1 if up else -1)
     rule = None if by is None else behavior(by, by)

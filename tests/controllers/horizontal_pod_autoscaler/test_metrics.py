@@ -52,7 +52,7 @@ async def test_missing_metrics_api_sets_scaling_active_false(env: Env) -> None:
 
 
 @cases(
-    "metric, path, values, size, asked, name, current",
+    "metric, path, values, size, metric_name, name, current",
     {
         "TestScaleUpCM": (
             per_pod("15"),
@@ -111,7 +111,14 @@ async def test_missing_metrics_api_sets_scaling_active_false(env: Env) -> None:
     },
 )
 async def test_custom_and_external_metrics(
-    hpa: AutoscalerWorld, metric: Doc, path: str, values: list[Doc], size: int, asked: str, name: str, current: Doc
+    hpa: AutoscalerWorld,
+    metric: Doc,
+    path: str,
+    values: list[Doc],
+    size: int,
+    metric_name: str,
+    name: str,
+    current: Doc,
 ) -> None:
     hpa.apis.values[path] = values
     await hpa.deploy(3)
@@ -119,7 +126,7 @@ async def test_custom_and_external_metrics(
     await hpa.autoscale(2, 6, metric)
     await asyncio.sleep(PERIOD + 1)
     assert await hpa.size() == size
-    assert hpa.apis.asked == [asked]
+    assert hpa.apis.asked == [metric_name]
     assert await hpa.message("ScalingActive") == (
         f"the HPA was able to successfully calculate a replica count from {name}"
     )

@@ -46,9 +46,9 @@ async def test_missing_scale_target(hpa: AutoscalerWorld, target: Doc, text: str
     message = "the HPA controller was unable to get the target's current scale"
     assert await hpa.message("AbleToScale") == f"{message}: {text}"
     assert await hpa.world.events("FailedGetScale") == [f"HorizontalPodAutoscaler/web {text}"]
-    shown = hpa.world.metrics.exposition()
+    exposition = hpa.world.metrics.exposition()
     name = "horizontal_pod_autoscaler_controller_reconciliations_total"
-    assert f'{name}{{action="none",error="{error}"}} 1' in shown
+    assert f'{name}{{action="none",error="{error}"}} 1' in exposition
 
 
 async def test_ambiguous_selector_disables_both_autoscalers(hpa: AutoscalerWorld) -> None:

@@ -134,7 +134,7 @@ async def test_metrics_are_upstreams(hpa: AutoscalerWorld) -> None:
     hpa.meter.cpu = 100
     await hpa.autoscale(1, 9, CPU_50, external(type="Value", value="1"))
     await asyncio.sleep(PERIOD + 1)
-    prefix, shown = "horizontal_pod_autoscaler_controller", hpa.world.metrics.exposition()
+    prefix, exposition_ = "horizontal_pod_autoscaler_controller", hpa.world.metrics.exposition()
     for line in (
         f'{prefix}_reconciliations_total{{action="scale_up",error="internal"}} 1',
         f'{prefix}_metric_computation_total{{action="scale_up",error="none",metric_type="Resource"}} 1',
@@ -142,9 +142,9 @@ async def test_metrics_are_upstreams(hpa: AutoscalerWorld) -> None:
         f"{prefix}_num_horizontal_pod_autoscalers 1",
         f'{prefix}_desired_replicas{{namespace="default",hpa_name="web"}} 4',
     ):
-        assert line in shown, line
+        assert line in exposition_, line
     await hpa.world.delete(HPA)
     await asyncio.sleep(PERIOD + 1)
-    shown = hpa.world.metrics.exposition()
-    assert f"{prefix}_num_horizontal_pod_autoscalers 0" in shown
-    assert f"{prefix}_desired_replicas{{" not in shown
+    exposition_ = hpa.world.metrics.exposition()
+    assert f"{prefix}_num_horizontal_pod_autoscalers 0" in exposition_
+    assert f"{prefix}_desired_replicas{{" not in exposition_

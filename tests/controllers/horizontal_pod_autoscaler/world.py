@@ -76,7 +76,7 @@ class AutoscalerWorld:
     async def reasons(self, name: str = "web") -> dict[str, str]:
         """Status and reason by condition type, such as ``True ReadyForNewScale``."""
         conditions = await self.world.conditions(f"{HPAS}/{name}")
-        return {kind: f"{each['status']} {each['reason']}" for kind, each in conditions.items()}
+        return {kind: f"{condition['status']} {condition['reason']}" for kind, condition in conditions.items()}
 
     async def message(self, condition: str) -> str:
         return str((await self.world.conditions(HPA))[condition]["message"])

@@ -52,9 +52,9 @@ def status(succeeded: int = 0, failed: int = 0, good: Uids = (), bad: Uids = (),
     )
 
 
-def counts(said: JobStatus) -> Counts:
-    uncounted = said.uncounted_terminated_pods or UncountedTerminatedPods()
-    return uncounted.succeeded, uncounted.failed, said.succeeded, said.failed
+def counts(counted: JobStatus) -> Counts:
+    uncounted = counted.uncounted_terminated_pods or UncountedTerminatedPods()
+    return uncounted.succeeded, uncounted.failed, counted.succeeded, counted.failed
 
 
 @cases(
@@ -165,8 +165,8 @@ def test_track_job_status_and_remove_finalizers(
     decided = plan(observed, census, before, ending)
     assert len(decided.release) == released
     assert counts(decided.status) == first
-    gone = {item.metadata.uid for item in decided.release}
-    assert counts(count_pods_without_finalizer(decided.status, observed.tracked - gone)) == then
+    released_uids = {item.metadata.uid for item in decided.release}
+    assert counts(count_pods_without_finalizer(decided.status, observed.tracked - released_uids)) == then
 
 
 def test_pods_with_a_failed_finalizer_removal_are_not_counted() -> None:
@@ -333,17 +333,17 @@ def test_ensure_job_conditions(
 ) -> None:
     """TestEnsureJobConditions."""
     old = tuple(JobCondition(type=name, status=said, reason="r", message="m") for name, said in before)
-    found, different = with_condition(old, type_, value, "r", "m", at(1.5))
-    assert [(condition.type, condition.status) for condition in found] == expected
+    conditions, different = with_condition(old, type_, value, "r", "m", at(1.5))
+    assert [(condition.type, condition.status) for condition in conditions] == expected
     assert different is changed
-    assert all(condition.last_transition_time == at(1) for condition in found if condition not in old)
+    assert all(condition.last_transition_time == at(1) for condition in conditions if condition not in old)
 
 
 def test_changed_reason_updates_the_condition() -> None:
     """TestEnsureJobConditions: update true condition reason."""
     old = (JobCondition(type=SUSPENDED, status="True", reason="foo"),)
-    found, different = with_condition(old, SUSPENDED, "True", "bar", "", at(1))
-    assert ([(item.status, item.reason) for item in found], different) == ([("True", "bar")], True)
+    conditions, different = with_condition(old, SUSPENDED, "True", "bar", "", at(1))
+    assert ([(item.status, item.reason) for item in conditions], different) == ([("True", "bar")], True)
 
 
 @pytest.mark.parametrize(
@@ -353,9 +353,11 @@ def test_changed_reason_updates_the_condition() -> None:
 )
 def test_completion_time_only_for_complete_jobs(ending: Ending, type_: str, completed: bool) -> None:
     """``enactJobFinished``: only who completes has a completion time."""
-    said = finished(JobStatus(), ending, at(3))
-    assert [(c.type, c.status, c.reason, c.message) for c in said.conditions] == [(type_, "True", ending.reason, "m")]
-    assert said.completion_time == (at(3) if completed else None)
+    completion = finished(JobStatus(), ending, at(3))
+    assert [(c.type, c.status, c.reason, c.message) for c in completion.conditions] == [
+        (type_, "True", ending.reason, "m")
+    ]
+    assert completion.completion_time == (at(3) if completed else None)
 
 
 def owned(
@@ -367,8 +369,8 @@ def owned(
     controller: bool = True,
 ) -> Pod:
     reference = OwnerReference(api_version=api_version, kind=kind, name="work", uid=uid, controller=controller)
-    made = pod("a", R, tracked=tracked)
-    return replace(made, metadata=replace(made.metadata, owner_references=(reference,)))
+    owned_pod = pod("a", R, tracked=tracked)
+    return replace(owned_pod, metadata=replace(owned_pod.metadata, owner_references=(reference,)))
 
 
 OVER = JobStatus(conditions=(JobCondition(type="Complete", status="True"),))

@@ -55,7 +55,7 @@ def test_succeeded_indexes_text(text: str, completions: int, more: tuple[int, ..
 
 
 @cases(
-    "count, completions, taken, expected",
+    "count, completions, used_indexes, expected",
     {
         "none requested": (0, 5, (), []),
         "the lowest": (3, 5, (), [0, 1, 2]),
@@ -69,10 +69,10 @@ def test_succeeded_indexes_text(text: str, completions: int, more: tuple[int, ..
     },
 )
 def test_first_pending_indexes(
-    count: int, completions: int, taken: tuple[Indexes | list[int], ...], expected: list[int]
+    count: int, completions: int, used_indexes: tuple[Indexes | list[int], ...], expected: list[int]
 ) -> None:
     """TestFirstPendingIndexes."""
-    assert first_pending_indexes(count, completions, *taken) == expected
+    assert first_pending_indexes(count, completions, *used_indexes) == expected
 
 
 Active = tuple[str | None, str]

@@ -270,8 +270,8 @@ async def test_suspended_condition_waits_for_all_pods_to_be_deleted(world: World
     world.seen.clear()
     await world.merge(WORK, {"spec": {"suspend": True}})
     await asyncio.sleep(60)
-    said = [body["status"] for body in world.bodies("update", "jobs/status")]
-    assert next(item for item in said if types(item) == ["Suspended JobSuspended"]).get("active", 0) == 0
+    statuses = [body["status"] for body in world.bodies("update", "jobs/status")]
+    assert next(item for item in statuses if types(item) == ["Suspended JobSuspended"]).get("active", 0) == 0
     assert len([line for line in world.requests() if line.startswith("delete pods ")]) == 501
 
 

@@ -124,15 +124,15 @@ def test_manage_job(spec: dict[str, Any], groups: list[list[Pod]], failures: Bac
     sync = observed(owner, *groups, failures=failures)
     match decide_pods(sync, take_census(sync)):
         case None:
-            got: float = 0
+            plan: float = 0
         case CreatePods(count):
-            got = count
+            plan = count
         case RemovePods(pods):
-            got = -len(pods)
+            plan = -len(pods)
         case Wait(seconds):
             assert isinstance(expected, float)
-            got = seconds
-    assert got == expected
+            plan = seconds
+    assert plan == expected
 
 
 @cases(
@@ -166,11 +166,11 @@ def test_manage_indexed_job(
         parallelism=parallelism, completions=completions, backoff_limit=6, completion_mode="Indexed", template=NEVER
     )
     sync = observed(owner, indexed(*pods))
-    got = decide_pods(sync, take_census(sync))
-    if isinstance(got, RemovePods):
-        assert [victim.metadata.name for victim in got.pods] == expected
+    plan = decide_pods(sync, take_census(sync))
+    if isinstance(plan, RemovePods):
+        assert [victim.metadata.name for victim in plan.pods] == expected
     else:
-        assert got == expected
+        assert plan == expected
 
 
 @cases(

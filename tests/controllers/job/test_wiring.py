@@ -118,8 +118,8 @@ async def test_changed_controller_ref_enqueues_both_jobs(world: World) -> None:
     await create(world, "one", parallelism=1, completions=1)
     second = await create(world, "two", parallelism=1, completions=1)
     await wait_for_sync()
-    mine = next(name for name, (owner, _) in (await owners(world)).items() if owner == "one")
-    await world.merge(f"{PODS}/{mine}", {"metadata": {"ownerReferences": [reference_to(second)]}})
+    owned_name = next(name for name, (owner, _) in (await owners(world)).items() if owner == "one")
+    await world.merge(f"{PODS}/{owned_name}", {"metadata": {"ownerReferences": [reference_to(second)]}})
     await wait_for_sync()
     pods = await world.pods()
     result = {name: owner for name, (owner, _) in (await owners(world)).items() if name in pods}

@@ -60,7 +60,7 @@ def day(world: World, days: float = 0.0) -> str:
 
 
 async def test_unused_token_is_labeled_invalid_then_deleted(world: World) -> None:
-    made = await token(world, "old")
+    created = await token(world, "old")
     await token(world, "by-hand", generated=False)
     await world.start(DESCRIPTOR, OPTIONS)
     await asyncio.sleep(1.5 * DAY)
@@ -74,7 +74,7 @@ async def test_unused_token_is_labeled_invalid_then_deleted(world: World) -> Non
         "metadata": {
             "name": "old-token",
             "namespace": "default",
-            "uid": made["metadata"]["uid"],
+            "uid": created["metadata"]["uid"],
             "labels": {INVALID_SINCE: day(world)},
         },
     }

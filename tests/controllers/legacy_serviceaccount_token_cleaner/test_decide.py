@@ -72,7 +72,7 @@ def secret(
     *,
     used: str = "2023-01-15",
     invalid: str = "",
-    made: str = "2023-01-01",
+    token_secret: str = "2023-01-01",
     name: str = "t",
     uid: str = "12345",
     kind: str = SECRET_TYPE,
@@ -85,14 +85,14 @@ def secret(
         namespace="default",
         labels=labels,
         annotations={ACCOUNT_NAME: "default", ACCOUNT_UID: uid},
-        creation_timestamp=datetime.datetime.fromisoformat(f"{made}T00:00:00+00:00"),
+        creation_timestamp=datetime.datetime.fromisoformat(f"{token_secret}T00:00:00+00:00"),
         deletion_timestamp=NOW if going else None,
     )
     return Secret(metadata=meta, type=kind)
 
 
 @cases(
-    "found, account, pods, expected",
+    "tokens, account, pods, expected",
     {
         "unused for the period": (secret(), ACCOUNT, set(), Action.MARK),
         "never used": (secret(used=""), ACCOUNT, set(), Action.MARK),
@@ -101,7 +101,7 @@ def secret(
         "used on the day before that": (secret(used="2023-01-29"), ACCOUNT, set(), Action.MARK),
         "used lately": (secret(used="2023-02-20"), ACCOUNT, set(), Action.NOTHING),
         "invalid last-used date": (secret(used="2023-01-15-1"), ACCOUNT, set(), Action.NOTHING),
-        "created recently": (secret(made="2023-01-31"), ACCOUNT, set(), Action.NOTHING),
+        "created recently": (secret(token_secret="2023-01-31"), ACCOUNT, set(), Action.NOTHING),
         "being deleted": (secret(going=True), ACCOUNT, set(), Action.NOTHING),
         "secret of another type": (secret(kind="Opaque"), ACCOUNT, set(), Action.NOTHING),
         "created manually: not referenced by its account": (secret(), BARE, set(), Action.NOTHING),
@@ -120,9 +120,9 @@ def secret(
     },
 )
 def test_legacy_service_account_token_clean_up(
-    found: Secret, account: ServiceAccount | None, pods: set[str], expected: Action
+    tokens: Secret, account: ServiceAccount | None, pods: set[str], expected: Action
 ) -> None:
-    assert decide(found, account, pods, MOMENT) is expected
+    assert decide(tokens, account, pods, MOMENT) is expected
 
 
 @cases(

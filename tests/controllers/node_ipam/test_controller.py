@@ -58,13 +58,13 @@ def used(world: World, cluster: str = "10.0.0.0/24") -> float:
 
 
 async def test_every_node_gets_a_pod_cidr_with_one_request(world: World) -> None:
-    made = [await new_node(world, name) for name in ("a", "b")]
+    created_nodes = [await new_node(world, name) for name in ("a", "b")]
     await asyncio.sleep(1)
     assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "b": ["10.0.0.64/26"]}
     assert (await world.must_get(f"{NODES}/a"))["spec"]["podCIDR"] == "10.0.0.0/26"
     assert world.requests() == ["patch nodes a", "patch nodes b"]
     body = {
-        "metadata": {"uid": made[0]["metadata"]["uid"]},
+        "metadata": {"uid": created_nodes[0]["metadata"]["uid"]},
         "spec": {"podCIDR": "10.0.0.0/26", "podCIDRs": ["10.0.0.0/26"]},
     }
     assert world.bodies("patch", "nodes")[0] == body
@@ -233,9 +233,9 @@ async def test_node_without_a_cidr_gets_the_next_released_one(world: World) -> N
     events = await world.events("CIDRNotAvailable")
     assert set(events) == {f"Node/{n} Node {n} status is now: CIDRNotAvailable" for n in ("late", "later")}
     assert used(world) == 1
-    for gone, gets in (("n2", "late"), ("n0", "later")):
-        freed = await ranges_of(world, gone)
-        await world.delete(f"{NODES}/{gone}")
+    for deleted_name, gets in (("n2", "late"), ("n0", "later")):
+        freed = await ranges_of(world, deleted_name)
+        await world.delete(f"{NODES}/{deleted_name}")
         await asyncio.sleep(0.1)
         assert await ranges_of(world, gets) == freed
 
@@ -303,9 +303,9 @@ async def test_node_with_cidrs_outside_the_cluster_cidr_does_not_affect_others(
     await new_node(world, "twin", "10.0.0.0/26")
     await asyncio.sleep(3600)
     assert await ranges_of(world, "a") == ["10.0.0.0/26"]
-    said = [record.getMessage() for record in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     assert sum("is out the range of cluster cidr 10.0.0.0/24" in str(record.__dict__) for record in caplog.records) == 1
-    assert any("Nodes have the same pod addresses" in message for message in said)
+    assert any("Nodes have the same pod addresses" in message for message in messages)
 
 
 async def run_alone(world: World) -> None:

@@ -42,18 +42,18 @@ class DisjointRanges:
             if change.type == "DELETED":
                 self.nodes.pop(change.key, None)
                 continue
-            seen = (
+            uids = (
                 bytes(take_field(change.value, "metadata.uid") or b""),
                 bytes(take_field(change.value, "spec.podCIDRs") or b""),
             )
             before = self.nodes.get(change.key)
-            if before is not None and before[0] == seen[0] and before[1] not in (b"", seen[1]):
-                self.wrong.append(f"{change.key} had {before[1]!r} and has {seen[1]!r}")
-            if seen[1] and (before is None or before[1] != seen[1]):
+            if before is not None and before[0] == uids[0] and before[1] not in (b"", uids[1]):
+                self.wrong.append(f"{change.key} had {before[1]!r} and has {uids[1]!r}")
+            if uids[1] and (before is None or before[1] != uids[1]):
                 self.given += 1
-                twins = [key for key, other in self.nodes.items() if key != change.key and other[1] == seen[1]]
-                self.wrong += [f"{change.key} and {twin} have {seen[1]!r}" for twin in twins]
-            self.nodes[change.key] = seen
+                twins = [key for key, other in self.nodes.items() if key != change.key and other[1] == uids[1]]
+                self.wrong += [f"{change.key} and {twin} have {uids[1]!r}" for twin in twins]
+            self.nodes[change.key] = uids
 
 
 def trouble(chance: random.Random) -> list[Rule]:
@@ -81,8 +81,8 @@ async def run_random_actions(world: World, chance: random.Random, options: NodeI
         act = chance.randrange(10)
         try:
             if act < 4:
-                held = ["example.com/hold"] if chance.random() < 0.2 else []
-                await new_node(world, name, finalizers=held)
+                finalizers = ["example.com/hold"] if chance.random() < 0.2 else []
+                await new_node(world, name, finalizers=finalizers)
             elif act < 6:
                 await world.delete(f"{NODES}/{name}")
             elif act < 7:

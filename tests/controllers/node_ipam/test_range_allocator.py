@@ -71,7 +71,7 @@ def test_valid_cidrs_of_a_node_with_invalid_ones_are_occupied() -> None:
 
 
 @cases(
-    "clusters, services, taken, expected",
+    "clusters, services, occupied, expected",
     {
         "the first of the range": ([("127.123.234.0/24", 30)], (), [], ("127.123.234.0/30",)),
         "the first after services": ([("127.123.234.0/24", 30)], ("127.123.234.0/26",), [], ("127.123.234.64/30",)),
@@ -104,11 +104,11 @@ def test_valid_cidrs_of_a_node_with_invalid_ones_are_occupied() -> None:
     },
 )
 def test_allocate_or_occupy_cidr(
-    clusters: list[tuple[str, int]], services: tuple[str, ...], taken: list[str], expected: tuple[str, ...]
+    clusters: list[tuple[str, int]], services: tuple[str, ...], occupied: list[str], expected: tuple[str, ...]
 ) -> None:
     """TestAllocateOrOccupyCIDRSuccess."""
     books = allocator(*clusters, services=services)
-    for number, text in enumerate(taken):
+    for number, text in enumerate(occupied):
         enter(books, f"old{number}", text)
     assert give(books, "node0") == expected
     assert give(books, "node0") == expected, "it is asked again and has it already"
@@ -170,13 +170,13 @@ def test_service_cidr_is_never_released() -> None:
 def test_reservation_is_kept_until_the_node_is_observed_or_deleted() -> None:
     books = allocator(("10.0.0.0/24", 26))
     first = give(books, "a")
-    held = books.get("a")
-    assert held is not None
-    assert not held.is_written
+    occupied_block = books.get("a")
+    assert occupied_block is not None
+    assert not occupied_block.is_written
     enter(books, "a", *first)
-    held = books.get("a")
-    assert held is not None
-    assert held.is_written
+    occupied_block = books.get("a")
+    assert occupied_block is not None
+    assert occupied_block.is_written
     assert not books.release("a", "uid-of-another")
     assert books.release("a", "uid-a")
     books.mark_written("a", "uid-a", "9")

@@ -63,7 +63,7 @@ def test_nodes_get_pod_cidrs_across_a_restart(dual_stack_cluster: RealCluster, t
             create(name)
         until(lambda: have_ranges(*names[:8]), "eight nodes have ranges")
         assert manager.stop() == 0
-    gone = result.pop(names[3])
+    deleted_node = result.pop(names[3])
     real_cluster.request("DELETE", f"{NODES}/{names[3]}")
     with pilothouse(tmp_path, "manager", *flags):
         for name in names[8:]:
@@ -71,7 +71,7 @@ def test_nodes_get_pod_cidrs_across_a_restart(dual_stack_cluster: RealCluster, t
         until(lambda: have_ranges(*names[8:]), "four more nodes have ranges")
     everything = [text for ranges in result.values() for text in ranges]
     assert len(set(everything)) == len(everything) == 22, "no two nodes have the same"
-    assert gone in result.values(), "what is free is given out again"
+    assert deleted_node in result.values(), "what is free is given out again"
     assert not {"10.7.0.0/28", "10.7.0.16/28"} & set(everything), "those are of services"
     create("stranger", "192.168.0.0/28", "2001:db8:7:f0::/62")
     with pilothouse(tmp_path, "manager", *flags) as manager:
@@ -93,7 +93,7 @@ def test_allocation_continues_between_upstreams_manager_and_ours(
     roles = ["system:kube-controller-manager", "system:controller:node-controller"]
     ours = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
     theirs = ("--controllers=nodeipam", "--feature-gates=IPv6DualStack=true", *FLAGS[1:-2], "--leader-elect=false")
-    given: dict[str, tuple[str, ...]] = {}
+    allocated: dict[str, tuple[str, ...]] = {}
 
     def read() -> dict[str, tuple[str, ...]]:
         items = real_cluster.request("GET", NODES)["items"]
@@ -109,7 +109,7 @@ def test_allocation_continues_between_upstreams_manager_and_ours(
         with program:
             until(lambda: all(len(ranges) == 2 for ranges in read().values()), f"{start} gives ranges")
         result = read()
-        assert {name: result[name] for name in given} == given, "nobody's ranges change"
-        given = result
-    everything = [text for ranges in given.values() for text in ranges]
+        assert {name: result[name] for name in allocated} == allocated, "nobody's ranges change"
+        allocated = result
+    everything = [text for ranges in allocated.values() for text in ranges]
     assert len(set(everything)) == len(everything) == 24

@@ -18,8 +18,10 @@ def replayed(options: Options) -> tuple[list[list[str]], list[str]]:
 
     server = replay("nodes", steps, options=options)
     assert all(decision.allowed for _who, _asked, decision in server.decisions)
-    asked = [f"{r.user} {r.verb} {r.resource} {r.body['spec']}" for r in server.records if "podCIDR" in str(r.body)]
-    return result, asked
+    recorded_requests = [
+        f"{r.user} {r.verb} {r.resource} {r.body['spec']}" for r in server.records if "podCIDR" in str(r.body)
+    ]
+    return result, recorded_requests
 
 
 def test_bootstrap_role_is_sufficient() -> None:

@@ -268,12 +268,17 @@ async def test_pressure_conditions_and_cordon_set_taints_without_delay(world: Wo
 
 
 async def test_other_taints_are_kept(world: World, alive: dict[str, None]) -> None:
-    mine = {"key": "example.com/mine", "value": "v", "effect": "NoExecute", "timeAdded": "2025-01-01T00:00:00Z"}
-    await grow(world, alive, "n1", "n2", taints=(mine,))
+    foreign_taint = {
+        "key": "example.com/mine",
+        "value": "v",
+        "effect": "NoExecute",
+        "timeAdded": "2025-01-01T00:00:00Z",
+    }
+    await grow(world, alive, "n1", "n2", taints=(foreign_taint,))
     alive.pop("n1")
     await asyncio.sleep(70)
     taints = (await world.must_get(f"{NODES}/n1"))["spec"]["taints"]
-    assert taints[0] == mine
+    assert taints[0] == foreign_taint
     assert await world.taints("n1") == ["example.com/mine:NoExecute", *SILENT]
 
 

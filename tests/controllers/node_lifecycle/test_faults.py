@@ -38,16 +38,18 @@ class RandomFaults:
         self.wrong: list[str] = []
         world.faults.observer = self.observe
 
-    def observe(self, seen: Observation) -> None:
-        self.world._observe(seen)
-        if isinstance(seen, Sent) and seen.call.verb == "delete":
-            kind, node, _serial = seen.call.name.split("-")
-            forced = msgspec.json.decode(seen.request.body).get("gracePeriodSeconds") == 0
+    def observe(self, change: Observation) -> None:
+        self.world._observe(change)
+        if isinstance(change, Sent) and change.call.verb == "delete":
+            kind, node, _serial = change.call.name.split("-")
+            forced = msgspec.json.decode(change.request.body).get("gracePeriodSeconds") == 0
             since = self.world.env.monotonic() - self.recovered_at.get(node, -1e9)
             if forced and node not in self.deleted_nodes and since > LIVE_SECONDS:
-                self.wrong.append(f"{seen.call.name} was forced off a node that is there, {since} s after it came back")
+                self.wrong.append(
+                    f"{change.call.name} was forced off a node that is there, {since} s after it came back"
+                )
             if not forced and kind == "forever":
-                self.wrong.append(f"{seen.call.name} was evicted and tolerates everything")
+                self.wrong.append(f"{change.call.name} was evicted and tolerates everything")
 
     async def renew(self) -> None:
         while True:

@@ -96,10 +96,10 @@ def lease(renewed: float | None) -> Lease | None:
 )
 def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | None]], silent_at: float) -> None:
     health: Health | None = None
-    seen = node()
+    observed_node = node()
     for second, heartbeat, renewed in looks:
-        seen = node() if heartbeat is None else node(condition("Ready", "True", heartbeat))
-        health = observe_heartbeat(health, seen, lease(renewed), instant(second))
+        observed_node = node() if heartbeat is None else node(condition("Ready", "True", heartbeat))
+        health = observe_heartbeat(health, observed_node, lease(renewed), instant(second))
     assert health is not None
 
     def silent(second: float) -> bool:

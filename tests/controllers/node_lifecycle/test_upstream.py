@@ -157,7 +157,7 @@ def test_monitor_node_health(
             if is_not_excluded(one):
                 ready = one.status.conditions[0] if one.status.conditions else None
                 conditions.setdefault(zone_of(one).rpartition(":")[2], []).append(ready)
-        reports = {zone: compute_zone_state(found, 0.55) for zone, found in conditions.items()}
+        reports = {zone: compute_zone_state(condition, 0.55) for zone, condition in conditions.items()}
         states = plan(states, reports, NodeLifecycleOptions()).states
         assert states == expected
 
@@ -236,8 +236,8 @@ def test_monitor_node_health_update_status(
         assert written is not None
         assert {c.type: c.reason for c in written} == expected
         assert {c.status for c in written} == {"Unknown"}
-        heard = {c.type: c.last_heartbeat_time for c in written}
-        assert all(heard[kind] == at(created) for kind, reason in expected.items() if reason == NEVER)
+        heartbeat_times = {c.type: c.last_heartbeat_time for c in written}
+        assert all(heartbeat_times[kind] == at(created) for kind, reason in expected.items() if reason == NEVER)
 
 
 def ready_since(seconds: float) -> NodeCondition:
@@ -340,10 +340,10 @@ async def test_recovered_node_does_not_block_the_queue(env: Env) -> None:
 
 async def test_registered_node_event_has_its_uid(world: World) -> None:
     """TestNodeEventGeneration."""
-    made = await world.node("n1")
+    created = await world.node("n1")
     await asyncio.sleep(6)
     [event] = (await world.must_get("/api/v1/events"))["items"]
-    assert (event["reason"], event["involvedObject"]["uid"]) == ("RegisteredNode", made["metadata"]["uid"])
+    assert (event["reason"], event["involvedObject"]["uid"]) == ("RegisteredNode", created["metadata"]["uid"])
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", "none"])
@@ -384,18 +384,18 @@ async def test_process_pod_mark_pod_not_ready(
     assert ((await world.conditions(f"{PODS}/p"))["Ready"]["status"] == "False") is marked
 
 
-@pytest.mark.parametrize("gone", ["first", "second", "third"])
-def test_removed_item_is_not_tried(gone: str) -> None:
+@pytest.mark.parametrize("removed", ["first", "second", "third"])
+def test_removed_item_is_not_tried(removed: str) -> None:
     """TestDelNode, TestTry."""
     queue = TaintQueue(1.0, 0.0)
     names = ["first", "second", "third"]
     for name in names:
         queue.add(name, 0.0)
-    queue.remove(gone)
+    queue.remove(removed)
     tried = []
     while (head := queue.head(1.0)) is not None:
         tried.append(head)
         queue.done(head)
-    assert tried == [name for name in names if name != gone]
-    assert queue.add(gone, 2.0), "it may come again"
+    assert tried == [name for name in names if name != removed]
+    assert queue.add(removed, 2.0), "it may come again"
     assert not queue.add(tried[0], 2.0), "who was dealt with does not, unless it is removed (TestAddAfterTry)"

@@ -88,9 +88,9 @@ async def test_failed_route_creation_emits_an_event_and_is_retried(world: World)
     result = await network(world, "a")
     assert result is not None
     assert (result["status"], result["reason"]) == ("True", "NoRouteCreated")
-    (told,) = set(await world.events("FailedToCreateRoute"))
-    assert told.startswith("Node/a Could not create route ")
-    assert told.endswith(f" {A} for node a after 0s: no quota")
+    (messages,) = set(await world.events("FailedToCreateRoute"))
+    assert messages.startswith("Node/a Could not create route ")
+    assert messages.endswith(f" {A} for node a after 0s: no quota")
     refusing.refuses = False
     await wait_for_sync()
     result = await network(world, "a")

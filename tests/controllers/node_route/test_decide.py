@@ -110,7 +110,7 @@ FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
 
 
 @cases(
-    "found, routed, expected",
+    "condition, routed, expected",
     {
         "no condition, routes created": (None, True, False),
         "no condition, routes missing": (None, False, False),
@@ -122,9 +122,13 @@ FAILED, OTHER = ("True", "NoRouteCreated"), ("True", "SomeOtherReason")
         "NoRouteCreated, routes created": (FAILED, True, False),
     },
 )
-def test_network_unavailable_condition_is_current(found: tuple[str, str] | None, routed: bool, expected: bool) -> None:
-    there = [] if found is None else [{"type": "NetworkUnavailable", "status": found[0], "reason": found[1]}]
-    assert has_condition(node("a", A, conditions=there), condition_of(routed)) is expected
+def test_network_unavailable_condition_is_current(
+    condition: tuple[str, str] | None, routed: bool, expected: bool
+) -> None:
+    conditions = (
+        [] if condition is None else [{"type": "NetworkUnavailable", "status": condition[0], "reason": condition[1]}]
+    )
+    assert has_condition(node("a", A, conditions=conditions), condition_of(routed)) is expected
 
 
 def test_cluster_cidrs_are_parsed_at_startup() -> None:

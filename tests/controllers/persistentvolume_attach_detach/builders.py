@@ -56,12 +56,14 @@ class Attacher:
                 items = (await self._world.must_get(ATTACHMENTS))["items"]
                 for item in items if not self.idle else ():
                     await self._tend(item)
-                if any("deletionTimestamp" in each["metadata"] or not each["status"]["attached"] for each in items):
+                if any(
+                    "deletionTimestamp" in queued["metadata"] or not queued["status"]["attached"] for queued in items
+                ):
                     await asyncio.sleep(0.5)
                     bell.set()
 
-    async def _tend(self, found: Doc) -> None:
-        meta, node = found["metadata"], found["spec"]["nodeName"]
+    async def _tend(self, volume_object: Doc) -> None:
+        meta, node = volume_object["metadata"], volume_object["spec"]["nodeName"]
         path = f"{ATTACHMENTS}/{meta['name']}"
         if "deletionTimestamp" in meta:
             if node in self.stuck:
@@ -73,7 +75,7 @@ class Attacher:
             await self._world.merge(path, {"metadata": {"finalizers": [FINALIZER]}})
         if node in self.errors:
             await self._say(path, {"attachError": {"message": self.errors[node]}})
-        elif not found["status"]["attached"]:
+        elif not volume_object["status"]["attached"]:
             await self._say(path, {"attached": True, "attachError": None})
 
     async def _say(self, path: str, status: Doc) -> None:
@@ -82,12 +84,12 @@ class Attacher:
 
 async def disk(world: World, volume: str = "data", modes: tuple[str, ...] = RWO) -> None:
     """A claim, and its volume ``pv-…`` with the handle ``h-…``."""
-    wish: Doc = {
+    claim_spec: Doc = {
         "accessModes": list(modes),
         "resources": {"requests": {"storage": "1Gi"}},
         "volumeName": f"pv-{volume}",
     }
-    claim = await world.request("POST", CLAIMS, {"metadata": {"name": volume}, "spec": wish})
+    claim = await world.request("POST", CLAIMS, {"metadata": {"name": volume}, "spec": claim_spec})
     await world.merge(f"{CLAIMS}/{volume}/status", {"status": {"phase": "Bound"}})
     spec = {
         "accessModes": list(modes),

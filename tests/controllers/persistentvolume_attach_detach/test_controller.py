@@ -455,9 +455,9 @@ async def test_metrics(world: World, driver: Attacher) -> None:
     for state in ("desired_state_of_world", "actual_state_of_world"):
         assert world.metrics.value("attachdetach_controller_total_volumes", plugin, state) == 1
     assert world.metrics.value("storage_count_attachable_volumes_in_use", "a", plugin) == 1
-    shown = world.metrics.exposition()
-    assert 'storage_operation_duration_seconds_count{volume_plugin="kubernetes.io/csi:d.example.com"' in shown
-    assert 'operation_name="volume_attach",status="success",migrated="false"} 1' in shown
+    exposition = world.metrics.exposition()
+    assert 'storage_operation_duration_seconds_count{volume_plugin="kubernetes.io/csi:d.example.com"' in exposition
+    assert 'operation_name="volume_attach",status="success",migrated="false"} 1' in exposition
 
 
 async def test_no_work_without_changes(world: World, driver: Attacher) -> None:

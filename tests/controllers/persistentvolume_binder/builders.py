@@ -181,20 +181,20 @@ class FakeBinder:
 
     def sync_volume(self, name: str) -> VolumeStep:
         """Sync a volume once."""
-        found = self.volumes.get(name)
-        assert found is not None
-        reference = found.object.spec.claim_ref
+        volume_object = self.volumes.get(name)
+        assert volume_object is not None
+        reference = volume_object.object.spec.claim_ref
         of_name = self.claims.get(f"ns/{reference.name}") if reference is not None else None
         same = of_name is not None and reference is not None and of_name.object.metadata.uid == reference.uid
-        step = decide_volume(found.object, of_name.object if of_name is not None and same else None)
+        step = decide_volume(volume_object.object, of_name.object if of_name is not None and same else None)
         match step:
             case SetPhase(phase=phase):
-                _write(self.volumes, found, links.volume_phase(found, phase))
+                _write(self.volumes, volume_object, links.volume_phase(volume_object, phase))
             case Reclaim(release=True):
-                _write(self.volumes, found, links.volume_phase(found, "Released"))
+                _write(self.volumes, volume_object, links.volume_phase(volume_object, "Released"))
             case Unbind():
-                found = _write(self.volumes, found, links.unbound_volume(found))
-                _write(self.volumes, found, links.volume_phase(found, "Available"))
+                volume_object = _write(self.volumes, volume_object, links.unbound_volume(volume_object))
+                _write(self.volumes, volume_object, links.volume_phase(volume_object, "Available"))
         return step
 
     def shown_volume(self, name: str) -> str:
@@ -219,9 +219,9 @@ def _marks(annotations: dict[str, str]) -> str:
     return "+".join(names[name] for name in names if name in annotations)
 
 
-def _write(store: Store[Any], found: Decoded[Any], body: bytes | None) -> Decoded[Any]:
+def _write(store: Store[Any], obj: Decoded[Any], body: bytes | None) -> Decoded[Any]:
     if body is None:
-        return found
-    written = decode_object(body, type(found.object))
+        return obj
+    written = decode_object(body, type(obj.object))
     store.put(written)
     return written

@@ -36,7 +36,7 @@ BOTH = (CONTROLLER, COMPLETED)
 
 
 @cases(
-    "volumes, asked, claim_then, volumes_then, told",
+    "volumes, requested, claim_then, volumes_then, message",
     {
         # Set 1: any volume does.
         "1-1 a volume that does is bound": (
@@ -285,17 +285,17 @@ BOTH = (CONTROLLER, COMPLETED)
     },
 )
 def test_sync_claim(
-    volumes: list[Doc], asked: Doc, claim_then: str, volumes_then: dict[str, str], told: list[str]
+    volumes: list[Doc], requested: Doc, claim_then: str, volumes_then: dict[str, str], message: list[str]
 ) -> None:
-    desk = FakeBinder(volumes, [asked], [], [])
+    desk = FakeBinder(volumes, [requested], [], [])
     desk.sync_claim("c")
     assert desk.shown_claim("c") == claim_then
     assert {name: desk.shown_volume(name) for name in volumes_then} == volumes_then
-    assert desk.told == told
+    assert desk.told == message
 
 
 @cases(
-    "volumes, asked",
+    "volumes, requested",
     {
         "bound": ([volume("v")], claim("c")),
         "pending": ([], claim("c")),
@@ -303,8 +303,8 @@ def test_sync_claim(
         "reserved both ways": ([volume("v", "2Gi", "", "c")], claim("c", "u", "1Gi", "v")),
     },
 )
-def test_second_sync_writes_nothing(volumes: list[Doc], asked: Doc) -> None:
-    desk = FakeBinder(volumes, [asked], [], [])
+def test_second_sync_writes_nothing(volumes: list[Doc], requested: Doc) -> None:
+    desk = FakeBinder(volumes, [requested], [], [])
     desk.sync_claim("c")
     for doc in volumes:
         desk.sync_volume(doc["metadata"]["name"])
@@ -357,7 +357,7 @@ NOTHING = ClaimEvent(
 
 
 @cases(
-    "volumes, asked, classes, pods, step",
+    "volumes, requested, classes, pods, step",
     {
         "11-1 provision": ([], claim("c", class_name="gold"), CLASSES, [], Provision()),
         "11-6 existing volume is bound": (
@@ -428,13 +428,13 @@ NOTHING = ClaimEvent(
     },
 )
 def test_next_action(
-    volumes: list[Doc], asked: Doc, classes: list[StorageClass], pods: list[str], step: ClaimStep
+    volumes: list[Doc], requested: Doc, classes: list[StorageClass], pods: list[str], step: ClaimStep
 ) -> None:
-    assert decide_claim(as_claim(asked), FakeBinder(volumes, [asked], classes, pods)) == step
+    assert decide_claim(as_claim(requested), FakeBinder(volumes, [requested], classes, pods)) == step
 
 
 @cases(
-    "there, asked, why",
+    "volume_spec, requested, why",
     {
         "size": ({}, {"size": "2Gi"}, "requested PV is too small"),
         "class": ({}, {"class_name": "gold"}, "storageClassName does not match"),
@@ -443,9 +443,9 @@ def test_next_action(
         "access": ({}, {"modes": ("ReadWriteMany",)}, "incompatible accessMode"),
     },
 )
-def test_mismatch_of_a_requested_volume(there: dict[str, Any], asked: dict[str, Any], why: str) -> None:
-    doc = claim("c", wants="v", **asked)
-    step = decide_claim(as_claim(doc), FakeBinder([volume("v", **there)], [doc], [], []))
+def test_mismatch_of_a_requested_volume(volume_spec: dict[str, Any], requested: dict[str, Any], why: str) -> None:
+    doc = claim("c", wants="v", **requested)
+    step = decide_claim(as_claim(doc), FakeBinder([volume("v", **volume_spec)], [doc], [], []))
     text = f'Cannot bind to requested volume "v": {why}'
     assert step == StayPending(ClaimEvent("Warning", "VolumeMismatch", text))
 

@@ -82,7 +82,7 @@ async def test_default_class_is_assigned_retroactively(world: World) -> None:
 
 async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(world: World) -> None:
     await create_class(world)
-    made = await create_claim(world, storageClassName="gold")
+    created = await create_claim(world, storageClassName="gold")
     await wait_for_sync()
     claim = await world.must_get(f"{CLAIMS}/c")
     assert {claim["metadata"]["annotations"][item] for item in PROVISIONERS} == {"vendor.com/x"}
@@ -99,7 +99,7 @@ async def test_external_provisioning_annotates_the_claim_and_binds_the_volume(wo
     reference = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c"}
     await create_volume(
         world, "pvc-1", csi={"driver": "vendor.com", "volumeHandle": "1"}, storageClassName="gold",
-        persistentVolumeReclaimPolicy="Delete", claimRef={**reference, "uid": made["metadata"]["uid"]},
+        persistentVolumeReclaimPolicy="Delete", claimRef={**reference, "uid": created["metadata"]["uid"]},
         annotations={"pv.kubernetes.io/provisioned-by": "vendor.com/x"},
     )  # fmt: skip
     await wait_for_sync()
@@ -202,9 +202,9 @@ async def test_failed_save_of_a_provisioned_volume_is_retried(env: Env) -> None:
         await create_class(world, "hp", "kubernetes.io/host-path")
         await create_claim(world, storageClassName="hp")
         await asyncio.sleep(45)
-        (told,) = await world.events("ProvisioningFailed")
-        assert "Error creating provisioned PV object for claim default/c:" in told
-        assert told.endswith(". Deleting the volume.")
+        (messages,) = await world.events("ProvisioningFailed")
+        assert "Error creating provisioned PV object for claim default/c:" in messages
+        assert messages.endswith(". Deleting the volume.")
         assert world.metrics.value("volume_operation_errors_total", "kubernetes.io/host-path", "provision") == 1.0
         await asyncio.sleep(20)
         assert sorted((await phases(world)).values()) == ["Bound", "Bound"]

@@ -27,10 +27,10 @@ TWO, THREE = (RWO, ROX), (RWO, ROX, RWX)
 
 
 def store(*docs: Doc) -> VolumeStore:
-    made = VolumeStore()
+    volume_store = VolumeStore()
     for doc in docs:
-        made.put(decode_object(msgspec.json.encode(doc), PersistentVolume))
-    return made
+        volume_store.put(decode_object(msgspec.json.encode(doc), PersistentVolume))
+    return volume_store
 
 
 SHELF = (
@@ -54,7 +54,7 @@ def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
 
 
 @cases(
-    "asked, found",
+    "requested, expected",
     {
         "the smallest that is large enough": (asks("8G"), "gce003"),
         "several access modes": (asks("5G", (ROX, RWO, RWX)), "nfs002"),
@@ -71,9 +71,9 @@ def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
         "ReadWriteOncePod is a separate mode": (asks("1G", (RWOP,)), ""),
     },
 )
-def test_match_volume(asked: Doc, found: str) -> None:
-    match = store(*SHELF).find_best_match_for_claim(as_claim(asked), delayed=False)
-    assert (match.metadata.name if match else "") == found
+def test_match_volume(requested: Doc, expected: str) -> None:
+    match = store(*SHELF).find_best_match_for_claim(as_claim(requested), delayed=False)
+    assert (match.metadata.name if match else "") == expected
 
 
 def test_available_volume_is_preferred_of_equal_ones() -> None:
@@ -117,7 +117,7 @@ def test_changed_access_modes_are_reindexed() -> None:
 
 
 @cases(
-    "modes, taken, found",
+    "modes, volume_modes, expected",
     {
         "the exact mode": ((RWO,), (), "ebs"),
         "two modes": ((RWO, ROX), (), "gce"),
@@ -128,17 +128,23 @@ def test_changed_access_modes_are_reindexed() -> None:
         "a mode that no volume has alone": ((ROX,), ("ebs",), "gce"),
     },
 )
-def test_access_modes(modes: tuple[str, ...], taken: tuple[str, ...], found: str) -> None:
+def test_access_modes(modes: tuple[str, ...], volume_modes: tuple[str, ...], expected: str) -> None:
     of = {"ebs": (RWO,), "gce": TWO, "nfs": THREE}
     index = store(
         *(
-            volume(name, "10G", "x" if name in taken else "", "other" if name in taken else "", modes=each)
-            for name, each in of.items()
+            volume(
+                name,
+                "10G",
+                "x" if name in volume_modes else "",
+                "other" if name in volume_modes else "",
+                modes=volume_object,
+            )
+            for name, volume_object in of.items()
         )
     )
     match = index.find_best_match_for_claim(as_claim(asks("1G", modes)), delayed=False)
     assert match is not None
-    assert match.metadata.name == found
+    assert match.metadata.name == expected
 
 
 def test_fewer_access_modes_win_over_a_better_size() -> None:
@@ -153,7 +159,7 @@ RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
 
 
 @cases(
-    "doc, delayed, found",
+    "doc, delayed, expected",
     {
         "reserved by name, any phase": (RESERVED, False, True),
         "reserved by name, delayed binding": (RESERVED, True, True),
@@ -166,8 +172,8 @@ RESERVED = volume("reserved", "10Gi", "", "c", "Pending")
         "Released volume": (volume("v", "10Gi", phase="Released"), False, False),
     },
 )
-def test_pre_bound_volumes(doc: Doc, delayed: bool, found: bool) -> None:
-    assert bool(store(doc).find_best_match_for_claim(as_claim(claim("c", size="5Gi")), delayed=delayed)) is found
+def test_pre_bound_volumes(doc: Doc, delayed: bool, expected: bool) -> None:
+    assert bool(store(doc).find_best_match_for_claim(as_claim(claim("c", size="5Gi")), delayed=delayed)) is expected
 
 
 def test_terminating_volumes_do_not_match() -> None:
@@ -192,8 +198,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             looked_at.append(item.metadata.name)
             yield item
 
-    def watched(asked: Any, volumes: Iterable[PersistentVolume], **more: Any) -> PersistentVolume | None:
-        return find_match(asked, noted(volumes), **more)
+    def watched(requested: Any, volumes: Iterable[PersistentVolume], **more: Any) -> PersistentVolume | None:
+        return find_match(requested, noted(volumes), **more)
 
     monkeypatch.setattr(stores, "find_match", watched)
     return looked_at
@@ -208,8 +214,8 @@ def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.Monkey
     blocks = [volume(f"block{n}", modes=TWO, volumeMode="Block") for n in range(50)]
     better = [volume(f"better{n}", modes=TWO, volumeAttributesClassName="gold") for n in range(50)]
     not_yet = [volume(f"new{n}", modes=TWO, phase="Pending") for n in range(50)]
-    mine = volume("mine", "1Gi", "", "c", "Pending", modes=THREE)
-    index = store(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), mine)
+    bound_volume = volume("mine", "1Gi", "", "c", "Pending", modes=THREE)
+    index = store(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), bound_volume)
     match = index.find_best_match_for_claim(as_claim(asks("1Gi")), delayed=delayed)
     assert match is not None
     assert match.metadata.name == ("mine" if delayed else "free")
@@ -242,11 +248,13 @@ def test_index_agrees_with_a_full_scan(round_: int) -> None:
         spec: dict[str, Any] = {"class_name": chance.choice(["", "gold"]), "labels": {"a": chance.choice("xy")}}
         if chance.random() < 0.2:
             spec["volumeMode"] = chance.choice(["Block", "Filesystem"])
-        made = volume(name, chance.choice(sizes), uid, owner, phase, modes=chance.choice([(RWO,), TWO, THREE]), **spec)
-        made["metadata"]["resourceVersion"] = str(revision)
+        random_volume = volume(
+            name, chance.choice(sizes), uid, owner, phase, modes=chance.choice([(RWO,), TWO, THREE]), **spec
+        )
+        random_volume["metadata"]["resourceVersion"] = str(revision)
         if chance.random() < 0.1:
-            made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        return made
+            random_volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return random_volume
 
     index, present = VolumeStore(), dict[str, PersistentVolume]()
     for revision in range(1, 120):
@@ -261,13 +269,17 @@ def test_index_agrees_with_a_full_scan(round_: int) -> None:
         more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
         if chance.random() < 0.3:
             more["selects"] = {"a": "x"}
-        asked = as_claim(asks(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
+        claim_object = as_claim(asks(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
         delayed = chance.random() < 0.3
         expected = None
-        for modes in index.all_possible_matching_access_modes(asked.spec.access_modes):
-            same = [each for _, each in sorted(present.items()) if mode_set(each.spec.access_modes) == modes]
-            expected = expected or find_match(asked, same, delayed=delayed)
-        assert index.find_best_match_for_claim(asked, delayed=delayed) == expected
+        for modes in index.all_possible_matching_access_modes(claim_object.spec.access_modes):
+            same = [
+                volume_object
+                for _, volume_object in sorted(present.items())
+                if mode_set(volume_object.spec.access_modes) == modes
+            ]
+            expected = expected or find_match(claim_object, same, delayed=delayed)
+        assert index.find_best_match_for_claim(claim_object, delayed=delayed) == expected
 
 
 def test_released_volume_matches_again() -> None:
@@ -288,7 +300,7 @@ NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone",
 
 
 @cases(
-    "docs, zone, taken, found",
+    "docs, zone, modes, expected",
     {
         "the node can use it": ([volume("v", nodeAffinity=NEAR)], "a", (), "v"),
         "the node cannot": ([volume("v", nodeAffinity=NEAR)], "b", (), ""),
@@ -298,7 +310,7 @@ NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone",
         "access modes do not match": ([volume("v", modes=(ROX,))], "a", (), ""),
     },
 )
-def test_find_matching_volume_for_a_node(docs: list[Doc], zone: str, taken: tuple[str, ...], found: str) -> None:
+def test_find_matching_volume_for_a_node(docs: list[Doc], zone: str, modes: tuple[str, ...], expected: str) -> None:
     volumes = [as_volume(doc) for doc in docs]
-    match = find_match(as_claim(claim("c")), volumes, node={"zone": zone}, taken=taken)
-    assert (match.metadata.name if match else "") == found
+    match = find_match(as_claim(claim("c")), volumes, node={"zone": zone}, taken=modes)
+    assert (match.metadata.name if match else "") == expected

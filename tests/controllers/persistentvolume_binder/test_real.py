@@ -36,8 +36,8 @@ def test_claims_and_volumes_are_bound(real_cluster: RealCluster, tmp_path: Path)
         real_cluster.request("POST", VOLUMES, body)
 
     def phase(path: str) -> str:
-        status, found = real_cluster.try_request("GET", path)
-        return str(found["status"].get("phase", "")) if status == 200 else ""
+        status, response = real_cluster.try_request("GET", path)
+        return str(response["status"].get("phase", "")) if status == 200 else ""
 
     def remove(path: str) -> None:
         real_cluster.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
@@ -75,10 +75,13 @@ def test_claims_and_volumes_are_bound(real_cluster: RealCluster, tmp_path: Path)
         claim("other", "1Gi", storageClassName="binder-other")
         until(lambda: phase(f"{claims}/folder") == "Bound", "made here")
         until(lambda: "other ExternalProvisioning" in reasons(), "made elsewhere")
-        made = real_cluster.request("GET", f"{claims}/folder")["spec"]["volumeName"]
+        volume_name = real_cluster.request("GET", f"{claims}/folder")["spec"]["volumeName"]
         remove(f"{claims}/folder")
-        until(lambda: "deletionTimestamp" in str(real_cluster.try_request("GET", f"{VOLUMES}/{made}")), "deleted here")
-        for name in ("binder-5", "binder-10", made):
+        until(
+            lambda: "deletionTimestamp" in str(real_cluster.try_request("GET", f"{VOLUMES}/{volume_name}")),
+            "deleted here",
+        )
+        for name in ("binder-5", "binder-10", volume_name):
             remove(f"{VOLUMES}/{name}")
         for name in ("binder-folders", "binder-other"):
             real_cluster.request("DELETE", f"{CLASSES}/{name}")

@@ -150,7 +150,7 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
 
 
 @cases(
-    "found, wanted",
+    "volume_object, wanted",
     {
         "13-1 ours to delete": (made_by(HOST_PATH), (IN_TREE_FINALIZER,)),
         "other finalizers are kept": (made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
@@ -165,8 +165,8 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
         "13-4 created manually": (as_volume(volume("v", policy="Delete")), ()),
     },
 )
-def test_modify_deletion_finalizers(found: Any, wanted: tuple[str, ...]) -> None:
-    assert updated_deletion_finalizers(found) == wanted
+def test_modify_deletion_finalizers(volume_object: Any, wanted: tuple[str, ...]) -> None:
+    assert updated_deletion_finalizers(volume_object) == wanted
 
 
 def test_terminating_volume_gets_no_new_finalizer() -> None:
@@ -215,7 +215,7 @@ def test_deleter_of_a_volume() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "why"),
+    ("volume_object", "why"),
     [
         pytest.param(
             made_by("kubernetes.io/glusterfs"),
@@ -242,9 +242,9 @@ def test_deleter_of_a_volume() -> None:
         ),
     ],
 )
-def test_volumes_without_a_deleter(found: PersistentVolume, why: str) -> None:
+def test_volumes_without_a_deleter(volume_object: PersistentVolume, why: str) -> None:
     with pytest.raises(NoPluginError, match=f"^{re.escape(why)}$"):
-        deleter_of(found)
+        deleter_of(volume_object)
 
 
 def test_host_paths_are_deleted_only_below_tmp() -> None:

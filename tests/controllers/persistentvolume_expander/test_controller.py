@@ -26,8 +26,8 @@ async def bound(world: World, source: Doc = CSI, *, phase: str = "Bound", linked
     """A claim bound to a volume of 1Gi, with an expandable class."""
     class_ = {"metadata": {"name": "x"}, "provisioner": "d.example.com", "allowVolumeExpansion": True}
     await world.request("POST", CLASSES, class_)
-    wish = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    body = {"metadata": {"name": "c"}, "spec": {**wish, "volumeName": "v", "storageClassName": "x"}}
+    claim_spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": "c"}, "spec": {**claim_spec, "volumeName": "v", "storageClassName": "x"}}
     claim = await world.request("POST", CLAIMS, body)
     status = {"phase": phase, "capacity": {"storage": "1Gi"}}
     await world.merge(f"{CLAIMS}/c/status", {"status": status})

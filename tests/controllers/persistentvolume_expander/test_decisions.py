@@ -42,7 +42,7 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
 
 
 @cases(
-    "asks, has, step",
+    "requested, has, step",
     {
         "for csi plugin without migration path": (claim("1Gi", "2Gi"), volume(CSI), EXTERNAL),
         "for plugin without expansion support": (claim("1Gi", "2Gi"), volume({"nfs": {}}), EXTERNAL),
@@ -68,8 +68,8 @@ def volume(source: dict[str, Any], uid: str | None = "u", namespace: str = "ns",
         "volume of a claim in another namespace": (claim("1Gi", "2Gi"), volume(CSI, namespace="else"), NotBound()),
     },
 )
-def test_resizer_of_a_claim(asks: PersistentVolumeClaim, has: PersistentVolume, step: Step) -> None:
-    assert decide(asks, has) == step
+def test_resizer_of_a_claim(requested: PersistentVolumeClaim, has: PersistentVolume, step: Step) -> None:
+    assert decide(requested, has) == step
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ EPHEMERAL = {"name": "scratch", "ephemeral": {}}
 
 
 @cases(
-    "found, wanted, expected",
+    "pod_object, wanted, expected",
     {
         "names it": (pod(NAMED), claim(), True),
         "has another kind of volume of that name": (pod({"name": "c", "emptyDir": {}}), claim(), False),
@@ -55,14 +55,14 @@ EPHEMERAL = {"name": "scratch", "ephemeral": {}}
         "created for the pod, and shut down": (pod(EPHEMERAL, metadata=SHUT_DOWN), claim("p-scratch", "uid-p"), False),
     },
 )
-def test_pod_uses_pvc(found: Pod, wanted: PersistentVolumeClaim, expected: bool) -> None:
+def test_pod_uses_pvc(pod_object: Pod, wanted: PersistentVolumeClaim, expected: bool) -> None:
     """``podUsesPVC``, ``podIsShutDown`` and ``VolumeIsForPod``."""
-    assert pod_uses_pvc(found, wanted) is expected
-    assert unused([claim("else"), wanted], [found]) == [claim("else"), *([] if expected else [wanted])]
+    assert pod_uses_pvc(pod_object, wanted) is expected
+    assert unused([claim("else"), wanted], [pod_object]) == [claim("else"), *([] if expected else [wanted])]
 
 
 @cases(
-    "found, expected",
+    "pod_object, expected",
     {
         "runs": (pod(), False),
         "has no node": (pod(node=""), True),
@@ -73,6 +73,6 @@ def test_pod_uses_pvc(found: Pod, wanted: PersistentVolumeClaim, expected: bool)
         "was deleted by force": (pod(metadata=SHUT_DOWN, containerStatuses=[RUNS]), True),
     },
 )
-def test_pod_events_that_enqueue(found: Pod, expected: bool) -> None:
+def test_pod_events_that_enqueue(pod_object: Pod, expected: bool) -> None:
     """The filter of ``enqueuePVCs``, with pods that were deleted by force."""
-    assert may_stop_using(found) is expected
+    assert may_stop_using(pod_object) is expected

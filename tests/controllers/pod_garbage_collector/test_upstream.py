@@ -165,8 +165,8 @@ async def test_gc_unscheduled_terminating(world: World, node: str, leaving: str,
         await world.delete(f"{PODS}/{name}", grace=30)
         phase = {"a": "Failed", "b": "Succeeded", "c": "Running"}[name]
         await world.merge(f"{PODS}/{name}/status", {"status": {"phase": phase}})
-    held = [p["metadata"].get("deletionGracePeriodSeconds") for p in (await world.must_get(PODS))["items"]]
-    assert node or all(seconds == 0 for seconds in held if seconds is not None), "unbound pods get no grace"
+    grace_periods = [p["metadata"].get("deletionGracePeriodSeconds") for p in (await world.must_get(PODS))["items"]]
+    assert node or all(seconds == 0 for seconds in grace_periods if seconds is not None), "unbound pods get no grace"
     await asyncio.sleep(25)
     # An ended pod that is held by finalizers alone is left alone: the API server has deleted it already.
     message = "".join(name for name in deleted if name in marked)

@@ -69,7 +69,7 @@ def pod(group: str | None = "g", *, phase: str = "Running", uid: str = "1") -> P
 
 
 @cases(
-    "found, key, active",
+    "pod_object, key, active",
     {
         "the group of its namespace": (pod(), "default/g", True),
         "no group": (pod(None), "", False),
@@ -79,9 +79,9 @@ def pod(group: str | None = "g", *, phase: str = "Running", uid: str = "1") -> P
         "Failed": (pod(phase="Failed"), "default/g", False),
     },
 )
-def test_pod_group_of_a_pod(found: Pod, key: str, active: bool) -> None:
-    assert group_of(found) == key
-    assert list(active_pods_by_group(found)) == ([key] if active else [])
+def test_pod_group_of_a_pod(pod_object: Pod, key: str, active: bool) -> None:
+    assert group_of(pod_object) == key
+    assert list(active_pods_by_group(pod_object)) == ([key] if active else [])
 
 
 @cases(
@@ -143,8 +143,8 @@ async def test_active_group_is_not_updated(world: World) -> None:
     assert world.requests() == []
 
 
-@pytest.mark.parametrize("how", ["deleted", "Succeeded", "Failed"])
-async def test_group_is_kept_until_all_pods_terminated(world: World, how: str) -> None:
+@pytest.mark.parametrize("group_change", ["deleted", "Succeeded", "Failed"])
+async def test_group_is_kept_until_all_pods_terminated(world: World, group_change: str) -> None:
     for name in ("p", "q"):
         await world.pod(name, node="n", phase="Running", group="g")
     await world.pod("elsewhere", node="n", phase="Running", group="other")
@@ -153,10 +153,10 @@ async def test_group_is_kept_until_all_pods_terminated(world: World, how: str) -
     await asyncio.sleep(60)
     assert await finalizers(world) == [FINALIZER]
     for name, left in (("p", [FINALIZER]), ("q", None)):
-        if how == "deleted":
+        if group_change == "deleted":
             await world.delete(f"{PODS}/{name}", grace=0)
         else:
-            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": how}})
+            await world.merge(f"{PODS}/{name}/status", {"status": {"phase": group_change}})
         await asyncio.sleep(1)
         assert await finalizers(world) == left
 

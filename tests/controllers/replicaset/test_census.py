@@ -13,8 +13,8 @@ from pilothouse.semantics.pods import is_active
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def owner_key(seen: Pod) -> str | None:
-    return seen.metadata.owner_references[0].uid if seen.metadata.owner_references else None
+def owner_key(pod_object: Pod) -> str | None:
+    return pod_object.metadata.owner_references[0].uid if pod_object.metadata.owner_references else None
 
 
 _OWNERS = st.sampled_from([(), owned_by(uid="one"), owned_by(uid="two")])
@@ -33,23 +33,23 @@ _SHAPES = st.builds(
 def test_census_equals_a_full_recount(history: list[tuple[Pod, bool]]) -> None:
     """Pods are added, changed in any way, and deleted; the census equals a recount."""
     census, there = Census(owner_key), dict[str, Pod]()
-    for seen, leaves in history:
-        name = seen.metadata.name
+    for pod_object, leaves in history:
+        name = pod_object.metadata.name
         if name not in there:
-            census.add(seen)
-            there[name] = seen
+            census.add(pod_object)
+            there[name] = pod_object
         elif leaves:
             census.remove(there.pop(name))
         else:
-            census.replace(there[name], seen)
-            there[name] = seen
+            census.replace(there[name], pod_object)
+            there[name] = pod_object
         for owner in ("one", "two"):
             assert dict(census.of(owner)) == _recount(owner, there)
 
 
-def _recount(owner: str, there: dict[str, Pod]) -> dict[tuple[tuple[str, str], ...], Tally]:
+def _recount(owner: str, present: dict[str, Pod]) -> dict[tuple[tuple[str, str], ...], Tally]:
     expected: dict[tuple[tuple[str, str], ...], Tally] = {}
-    for value in there.values():
+    for value in present.values():
         if owner_key(value) != owner:
             continue
         tally = expected.setdefault(tuple(value.metadata.labels.items()), Tally())
@@ -65,9 +65,9 @@ def _recount(owner: str, there: dict[str, Pod]) -> dict[tuple[tuple[str, str], .
 
 def test_census_of_an_owner_without_pods_is_removed() -> None:
     census = Census(owner_key)
-    seen = pod("a", owner=owned_by(uid="one"))
-    census.add(seen)
-    census.remove(seen)
+    observed_pod = pod("a", owner=owned_by(uid="one"))
+    census.add(observed_pod)
+    census.remove(observed_pod)
     assert not census.of("one")
     assert not census._owners
 

@@ -6,7 +6,7 @@ from pilothouse.controllers.workloads.replicaset.decide import BURST, CreatePods
 
 
 @cases(
-    "seen, expected",
+    "state, expected",
     {
         # v1.36 pkg/controller/replicaset/replica_set_test.go, TestSyncReplicaSetDoesNothing
         "at replicas: nothing to do": (Observed(desired=2, active=2), None),
@@ -24,5 +24,5 @@ from pilothouse.controllers.workloads.replicaset.decide import BURST, CreatePods
         "an owner being deleted deletes nothing": (Observed(desired=0, active=2, being_deleted=True), None),
     },
 )
-def test_decide(seen: Observed, expected: CreatePods | DeletePods | None) -> None:
-    assert decide(seen) == expected
+def test_decide(state: Observed, expected: CreatePods | DeletePods | None) -> None:
+    assert decide(state) == expected

@@ -56,13 +56,13 @@ async def test_pod_cache_stale_for_more_than_five_minutes(env: Env, waits: bool,
 async def test_pods_created_and_deleted_between_two_lists_are_recreated(env: Env, waits: bool, seconds: float) -> None:
     """kubernetes#129795, second half: no event reports their creation."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=waits)) as world:
-        with world.faults.hold(resource="pods") as held:
+        with world.faults.hold(resource="pods") as hold:
             await world.create_set(3)
             await world.wait_for_sync()
             for name in await world.owned():
                 await world.remove(name)
             world.faults.end_watches(resource="pods", with_=gone())
-            held.release()
+            hold.release()
             await world.wait_for_sync(10)
         if not waits:
             await world.wait_for_sync(250)
@@ -81,14 +81,14 @@ async def test_adopted_pod_deleted_between_two_lists_is_not_awaited(world: World
     await world.create_pod("loose")
     await world.create_pod("other")
     await world.wait_for_sync()
-    with world.faults.hold(resource="pods") as held:
+    with world.faults.hold(resource="pods") as hold:
         await world.create_set(1)
         await world.wait_for_sync()
         assert len(world.sent("delete", "pods")) == 1
         for name in {"loose", "other"} - set(await world.owned()):
             await world.remove(name)
         world.faults.end_watches(resource="pods", with_=gone())
-        held.release()
+        hold.release()
         await world.wait_for_sync(10)
     await world.scale(2)
     await world.wait_for_sync()
@@ -98,13 +98,13 @@ async def test_adopted_pod_deleted_between_two_lists_is_not_awaited(world: World
 async def test_expectations_expire_after_five_minutes(env: Env) -> None:
     """Upstream's expectations expire too, but nothing enqueues the key then."""
     async with controlled(env, ReplicaSetOptions(wait_for_own_writes=False)) as world:
-        with world.faults.hold(resource="pods") as held:
+        with world.faults.hold(resource="pods") as hold:
             await world.create_set(3)
             await world.wait_for_sync()
             for name in await world.owned():
                 await world.remove(name)
             world.faults.end_watches(resource="pods", with_=gone())
-            held.release()
+            hold.release()
             await world.wait_for_sync(290)
             assert await world.owned() == []
         await world.wait_for_sync(30)
@@ -254,15 +254,15 @@ async def test_replicas_converge_under_broken_watches_and_stale_lists(world: Wor
     await world.create_set(4)
     for _ in range(30):
         await world.wait_for_sync(chance.uniform(0, 3))
-        what = chance.randrange(5)
+        action = chance.randrange(5)
         owned = await world.owned()
-        if what == 0:
+        if action == 0:
             await world.scale(chance.randrange(8))
-        elif what == 1 and owned:
+        elif action == 1 and owned:
             await world.remove(chance.choice(owned))
-        elif what == 2:
+        elif action == 2:
             world.faults.end_watches(resource="pods", with_=gone())
-        elif what == 3:
+        elif action == 3:
             world.faults.end_watches(resource="replicasets")
         elif owned:
             await world.report(chance.choice(owned))
@@ -275,10 +275,10 @@ async def test_replicas_converge_under_broken_watches_and_stale_lists(world: Wor
     assert status.get("readyReplicas", 0) == ready
 
 
-@pytest.mark.parametrize("how", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
-async def test_pods_are_listed_live_after_an_undecided_create(world: World, how: Action) -> None:
+@pytest.mark.parametrize("fault", [time_out(sent=True), lose_answer(), fail(504, "Timeout", "no answer in time")])
+async def test_pods_are_listed_live_after_an_undecided_create(world: World, fault: Action) -> None:
     """However late its event: one lost response must not cause a surplus pod."""
-    world.faults.add(Rule(how, verb="create", resource="pods", times=1))
+    world.faults.add(Rule(fault, verb="create", resource="pods", times=1))
     with world.faults.hold(resource="pods"):
         await world.create_set(1)
         await world.wait_for_sync()

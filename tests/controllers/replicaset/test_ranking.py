@@ -344,20 +344,20 @@ def test_cached_ranking_equals_a_new_one(shapes: list[tuple], data: st.DataObjec
         state = {"node": node, "phase": phase, "ready": ready, "ready_since": since, "created": born, "cost": cost}
         return pod(f"p{i}", restarts=(restarts,), **state)
 
-    there: dict[str, Pod] = {}
+    cached: dict[str, Pod] = {}
     kept = ActivePodsWithRanks()
     for shape in [*shapes, *data.draw(_PODS)]:
         new = one(data.draw(st.integers(0, 4)), shape)
         name = new.metadata.name
-        if name in there:
-            kept.remove(there.pop(name))
+        if name in cached:
+            kept.remove(cached.pop(name))
         if data.draw(st.booleans()):
-            there[name] = new
+            cached[name] = new
             kept.add(new)
-    count = data.draw(st.integers(0, len(there)))
-    assert len(kept) == len(there)
+    count = data.draw(st.integers(0, len(cached)))
+    assert len(kept) == len(cached)
     chosen, expected = (
         {item.pod.metadata.name for item in ranked_pods.get_pods_to_delete(count, now=NOW)}
-        for ranked_pods in (kept, ActivePodsWithRanks(there.values()))
+        for ranked_pods in (kept, ActivePodsWithRanks(cached.values()))
     )
     assert chosen == expected

@@ -198,12 +198,12 @@ async def test_first_error_stops_the_slow_start_and_sets_replica_failure(world: 
 
 def all_but_the_first() -> Callable[..., bool]:
     """Fails all creates but the first."""
-    seen = 0
+    observed_pods = 0
 
     def when(*_args: object) -> bool:
-        nonlocal seen
-        seen += 1
-        return seen > 1
+        nonlocal observed_pods
+        observed_pods += 1
+        return observed_pods > 1
 
     return when
 

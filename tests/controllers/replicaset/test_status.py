@@ -80,8 +80,8 @@ def test_conditions(
 
 def test_observed_generation_is_the_synced_one() -> None:
     owner = replica_set(3, generation=7)
-    seen = StatusCounts(active=3, fully_labeled=2, ready=2, available=1, terminating=4)
-    assert next_status(owner, seen, None, NOW) == ReplicaSetStatus(
+    counts = StatusCounts(active=3, fully_labeled=2, ready=2, available=1, terminating=4)
+    assert next_status(owner, counts, None, NOW) == ReplicaSetStatus(
         replicas=3,
         fully_labeled_replicas=2,
         ready_replicas=2,

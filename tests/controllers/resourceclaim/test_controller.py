@@ -66,14 +66,14 @@ async def claims(world: World) -> list[Doc]:
 
 
 async def the_claim(world: World) -> Doc:
-    (found,) = await claims(world)
-    return found
+    (found_claims,) = await claims(world)
+    return found_claims
 
 
 async def named(world: World, name: str = "pod") -> dict[str, str]:
     """The claims that the pod's status names, by entry."""
-    said = (await world.must_get(f"{PODS}/{name}"))["status"].get("resourceClaimStatuses") or []
-    return {item["name"]: item["resourceClaimName"] for item in said}
+    claim_statuses = (await world.must_get(f"{PODS}/{name}"))["status"].get("resourceClaimStatuses") or []
+    return {item["name"]: item["resourceClaimName"] for item in claim_statuses}
 
 
 async def claim(world: World, name: str = "claim", **more: Any) -> Doc:
@@ -142,9 +142,9 @@ async def test_each_entry_gets_a_separate_claim(world: World) -> None:
     other = {"name": "net", "resourceClaimTemplateName": "template"}
     await pod(world, "pod", ENTRY, other, {"name": "disk", "resourceClaimName": "shared"})
     await wait_for_sync()
-    said = await named(world)
-    assert sorted(said) == ["gpu", "net"]
-    assert {item["metadata"]["name"] for item in await claims(world)} == {*said.values(), "shared"}
+    claim_statuses = await named(world)
+    assert sorted(claim_statuses) == ["gpu", "net"]
+    assert {item["metadata"]["name"] for item in await claims(world)} == {*claim_statuses.values(), "shared"}
     assert world.requests().count("patch pods/status pod") == 1
 
 
@@ -232,8 +232,8 @@ async def test_failed_claim_creation_emits_an_event_and_is_retried(world: World)
     world.faults.add(Rule(fail(403, "Forbidden"), verb="create", resource="resourceclaims", times=2))
     await pod(world)
     await wait_for_sync(30)
-    (told,) = set(await world.events("FailedResourceClaimCreation"))
-    assert told.startswith("Pod/pod PodResourceClaim gpu: create ResourceClaim : ")
+    (messages,) = set(await world.events("FailedResourceClaimCreation"))
+    assert messages.startswith("Pod/pod PodResourceClaim gpu: create ResourceClaim : ")
     assert len(await claims(world)) == 1
     assert world.metrics.value(CREATES, "failure", "true") == 2
     assert world.metrics.value(CREATES, "success", "true") == 1
@@ -258,8 +258,14 @@ async def test_new_manager_with_a_stale_claim_cache_keeps_claim_names(env: Env) 
     """Its cache has the current pod, and no claims yet: upstream would create another claim."""
     async with node_world.world(env) as world:
         await template(world)
-        made = await pod(world)
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
+        created = await pod(world)
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "pod",
+            "uid": created["metadata"]["uid"],
+            "controller": True,
+        }
         metadata = {"annotations": {"resource.kubernetes.io/pod-claim-name": "gpu"}}
         with world.faults.hold(resource="resourceclaims"):
             await world.start(DESCRIPTOR)
@@ -290,7 +296,7 @@ async def test_claim_of_a_scheduled_pod_is_reserved(world: World) -> None:
 
 
 async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: World) -> None:
-    made = await claim(world, "shared")
+    created = await claim(world, "shared")
     unused = {"name": "unused", "resourceClaimTemplateName": "template"}
     shared = {"name": "shared", "resourceClaimName": "shared"}
     with world.faults.hold(resource="pods"):
@@ -301,7 +307,7 @@ async def test_entry_without_a_claim_does_not_prevent_other_reservations(world: 
     await allocate(world, "shared")
     await wait_for_sync()
     assert await users_of(world, "shared") == ["pod"]
-    assert [item["metadata"]["uid"] for item in await claims(world)] == [made["metadata"]["uid"]]
+    assert [item["metadata"]["uid"] for item in await claims(world)] == [created["metadata"]["uid"]]
 
 
 async def test_claim_of_another_pod_is_an_error_and_retried(world: World) -> None:
@@ -346,10 +352,10 @@ async def test_last_released_reservation_deallocates_and_removes_the_finalizer(w
 async def test_claim_of_a_terminated_pod_is_deleted(world: World) -> None:
     """delete-claim-when-done."""
     await template(world)
-    made = await pod(world)
+    created = await pod(world)
     await wait_for_sync()
     (name,) = (await named(world)).values()
-    await allocate(world, name, made)
+    await allocate(world, name, created)
     await bind(world)
     await wait_for_sync()
     await phase_of(world, "pod", "Succeeded")
@@ -410,8 +416,8 @@ async def test_non_pod_reservations_are_kept(world: World) -> None:
     user = await pod(world, "user", {"name": "gpu", "resourceClaimName": "claim"}, node="n")
     await allocate(world, "claim", user)
     other = {"apiGroup": "foo.com", "resource": "foo", "name": "foo", "uid": "123"}
-    mine = reference("user", user["metadata"]["uid"])
-    await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [mine, other]}})
+    user_reference = reference("user", user["metadata"]["uid"])
+    await world.merge(f"{CLAIMS}/claim/status", {"status": {"reservedFor": [user_reference, other]}})
     await phase_of(world, "user", "Failed")
     await wait_for_sync()
     obj = await world.must_get(f"{CLAIMS}/claim")
@@ -499,11 +505,11 @@ async def test_extended_resource_claim_is_released_with_its_pod(world: World) ->
     container = {"name": "main", "image": "pause", "resources": {"requests": amounts, "limits": amounts}}
     spec = {"containers": [container], "nodeName": "n"}
     await world.request("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
-    made = await phase_of(world, "pod", "Running")
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": made["metadata"]["uid"], "controller": True}
+    created = await phase_of(world, "pod", "Running")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": created["metadata"]["uid"], "controller": True}
     metadata = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
     await claim(world, "extended", owner=owner, **metadata)
-    await allocate(world, "extended", made)
+    await allocate(world, "extended", created)
     mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
     status = {"extendedResourceClaimStatus": {"resourceClaimName": "extended", "requestMappings": [mapping]}}
     await world.merge(f"{PODS}/pod/status", {"status": status})

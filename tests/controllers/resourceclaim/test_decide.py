@@ -41,7 +41,7 @@ NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
 
 
 @cases(
-    "seen, known, expected",
+    "state, known, expected",
     {
         "new-pods: create": (pod(), None, True),
         "pod-without-resource-claims": (pod(entries=()), None, False),
@@ -92,12 +92,12 @@ NOT_NEEDED = {"name": "unused", "resourceClaimTemplateName": "template"}
         ),
     },
 )
-def test_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) -> None:
-    assert needs_sync(seen, lambda _name: known) is expected
+def test_pod_needs_work(state: Pod, known: ResourceClaim | None, expected: bool) -> None:
+    assert needs_sync(state, lambda _name: known) is expected
 
 
 @cases(
-    "seen, done",
+    "state, done",
     {
         "Running": (pod(phase="Running", node="n"), False),
         "Succeeded": (pod(phase="Succeeded", node="n"), True),
@@ -106,8 +106,8 @@ def test_pod_needs_work(seen: Pod, known: ResourceClaim | None, expected: bool) 
         "deleted on a node: it still runs": (pod(phase="Running", deleted=True, node="n"), False),
     },
 )
-def test_pod_is_done(seen: Pod, done: bool) -> None:
-    assert is_done(seen) is done
+def test_pod_is_done(state: Pod, done: bool) -> None:
+    assert is_done(state) is done
 
 
 def test_claims_to_release_include_extended_resources() -> None:
@@ -154,9 +154,9 @@ def test_claim_from_template() -> None:
         ),
         type=ResourceClaimTemplate,
     )
-    made = new_claim(pod("web", "u1"), PodResourceClaim(name="gpu"), template)
-    assert msgspec.json.decode(made.pop("spec")) == {"newer": [1, 2.5]}
-    assert made == {
+    new = new_claim(pod("web", "u1"), PodResourceClaim(name="gpu"), template)
+    assert msgspec.json.decode(new.pop("spec")) == {"newer": [1, 2.5]}
+    assert new == {
         "metadata": {
             "generateName": "web-gpu-",
             "labels": {"a": "b"},
@@ -167,7 +167,7 @@ def test_claim_from_template() -> None:
 
 
 @cases(
-    "named, made, expected",
+    "named, created_claims, expected",
     {
         "create": (None, {"gpu": "c1"}, {"gpu": "c1"}),
         "nop: up to date": ({"gpu": "c1"}, {"gpu": "c1"}, None),
@@ -181,9 +181,9 @@ def test_claim_from_template() -> None:
         "entry removed from the spec": ({"gone": "c1"}, {"gpu": "c2"}, {"gpu": "c2"}),
     },
 )
-def test_resource_claim_statuses(named: object, made: dict[str, str], expected: object) -> None:
+def test_resource_claim_statuses(named: object, created_claims: dict[str, str], expected: object) -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "template"} for name in ("gpu", "net")]
-    assert claim_statuses_to_apply(pod(entries=entries, named=named), made) == expected
+    assert claim_statuses_to_apply(pod(entries=entries, named=named), created_claims) == expected
 
 
 @cases(
@@ -217,7 +217,7 @@ BOTH = [reference(), reference("other", "other-uid")]
 
 
 @cases(
-    "seen, kept, cleared, expected",
+    "state, kept, cleared, expected",
     {
         "all users are kept": (claim(users=BOTH, finalizer=True, allocated=True), 2, False, Step.NOTHING),
         "dont-clear-reserved-structured": (claim(users=BOTH, finalizer=True, allocated=True), 1, False, Step.RELEASE),
@@ -238,8 +238,8 @@ BOTH = [reference(), reference("other", "other-uid")]
         "new-claim": (claim(), 0, False, Step.NOTHING),
     },
 )
-def test_sync_claim(seen: ResourceClaim, kept: int, cleared: bool, expected: Step) -> None:
-    assert next_step(seen, kept, cleared=cleared) is expected
+def test_sync_claim(state: ResourceClaim, kept: int, cleared: bool, expected: Step) -> None:
+    assert next_step(state, kept, cleared=cleared) is expected
 
 
 @cases(
@@ -295,29 +295,29 @@ def test_claim_metric_labels(
 
 def test_created_claims_are_kept_until_the_cache_has_them() -> None:
     read = "5"
-    made = CreatedClaims(lambda: read)
+    created_claims = CreatedClaims(lambda: read)
     first, second = claim("a", owner=MINE, resourceVersion="7"), claim("b", owner=MINE, resourceVersion="9")
-    made.put(second)
-    made.put(first)
-    assert made.of("pod-uid") == [first, second]
+    created_claims.put(second)
+    created_claims.put(first)
+    assert created_claims.of("pod-uid") == [first, second]
     read = "7"
-    assert made.of("pod-uid") == [second]
-    made.remove_if_cached(second)
-    assert made.of("pod-uid") == []
-    made.put(second)
-    made.forget("pod-uid")
-    assert made.of("pod-uid") == []
+    assert created_claims.of("pod-uid") == [second]
+    created_claims.remove_if_cached(second)
+    assert created_claims.of("pod-uid") == []
+    created_claims.put(second)
+    created_claims.forget("pod-uid")
+    assert created_claims.of("pod-uid") == []
 
 
 def test_last_500_deleted_pods_are_kept() -> None:
-    gone = DeletedPods()
+    deleted_pods = DeletedPods()
     for number in range(501):
-        gone.add(str(number))
-    assert "0" not in gone
-    assert "1" in gone
-    gone.add("501")
-    assert "1" in gone, "it was asked for"
-    assert "2" not in gone
+        deleted_pods.add(str(number))
+    assert "0" not in deleted_pods
+    assert "1" in deleted_pods
+    deleted_pods.add("501")
+    assert "1" in deleted_pods, "it was asked for"
+    assert "2" not in deleted_pods
 
 
 def test_deprecated_controller_name() -> None:

@@ -62,10 +62,10 @@ def granted(account: str) -> set[Right]:
 async def use_claims(world: World) -> None:
     """A pod gets its claim, uses it, and ends."""
     await claims.template(world)
-    made = await claims.pod(world)
+    created_pod = await claims.pod(world)
     await wait_for_sync()
     (name,) = (await claims.named(world)).values()
-    await claims.allocate(world, name, made)
+    await claims.allocate(world, name, created_pod)
     await claims.bind(world)
     await claims.phase_of(world, "pod", "Succeeded")
     await wait_for_sync()

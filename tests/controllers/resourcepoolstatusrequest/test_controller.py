@@ -66,16 +66,16 @@ async def test_status_is_written_in_one_update(world: World) -> None:
     await asyncio.sleep(1)
     await create_request(world)
     await asyncio.sleep(1)
-    said = await status(world)
-    assert said is not None
-    assert said["poolCount"] == 2
-    assert [(p["poolName"], p["nodeName"], p["totalDevices"]) for p in said["pools"]] == [
+    pool_status = await status(world)
+    assert pool_status is not None
+    assert pool_status["poolCount"] == 2
+    assert [(p["poolName"], p["nodeName"], p["totalDevices"]) for p in pool_status["pools"]] == [
         ("pool-1", "node-1", 4),
         ("pool-2", "node-2", 8),
     ]
-    one = said["pools"][0]
+    one = pool_status["pools"][0]
     assert (one["allocatedDevices"], one["unavailableDevices"], one["availableDevices"]) == (2, 1, 1)
-    (condition,) = said["conditions"]
+    (condition,) = pool_status["conditions"]
     assert (condition["type"], condition["status"]) == ("Complete", "True")
     assert world.requests() == [f"{WRITE} r"]
     assert world.metrics.value(PROCESSED, DRIVER) == 1
@@ -93,9 +93,9 @@ async def test_pool_name_and_limit_filter_pools(world: World) -> None:
     await asyncio.sleep(1)
     limited = {}
     for name in ("named", "limited", "nothing"):
-        said = await status(world, name)
-        assert said is not None
-        limited[name] = (said["poolCount"], [pool["poolName"] for pool in said.get("pools", ())])
+        pool_status = await status(world, name)
+        assert pool_status is not None
+        limited[name] = (pool_status["poolCount"], [pool["poolName"] for pool in pool_status.get("pools", ())])
     assert limited == {"named": (1, ["pool-1"]), "limited": (3, ["pool-0", "pool-1"]), "nothing": (0, [])}
 
 
@@ -111,11 +111,11 @@ async def test_requests_existing_at_startup_are_processed(env: Env) -> None:
 async def test_completed_request_is_not_processed_again(world: World) -> None:
     await create_request(world)
     await asyncio.sleep(1)
-    said = await status(world)
+    pool_status = await status(world)
     await publish(world, "a")
     await world.merge(f"{REQUESTS}/r", {"metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(60)
-    assert await status(world) == said
+    assert await status(world) == pool_status
     assert world.requests() == [f"{WRITE} r"]
 
 
@@ -128,9 +128,9 @@ async def test_incomplete_pool_is_retried_then_reported(world: World) -> None:
     assert await status(world) is None
     assert world.requests() == []
     await asyncio.sleep(1)
-    said = await status(world)
-    assert said is not None
-    limited, whole = said["pools"]
+    pool_status = await status(world)
+    assert pool_status is not None
+    limited, whole = pool_status["pools"]
     assert limited == {
         "driver": DRIVER,
         "poolName": "pool-1",
@@ -139,7 +139,7 @@ async def test_incomplete_pool_is_retried_then_reported(world: World) -> None:
         "validationError": f"pool {DRIVER}/pool-1 is incomplete: observed 1/2 slices at generation 1",
     }
     assert whole["totalDevices"] == 4
-    assert said["conditions"][0]["message"] == "Calculated status for 2 pools (1 incomplete)"
+    assert pool_status["conditions"][0]["message"] == "Calculated status for 2 pools (1 incomplete)"
     assert world.requests() == [f"{WRITE} r"]
     assert world.metrics.value(ERRORS, DRIVER) == 0
 
@@ -151,9 +151,9 @@ async def test_missing_slice_arriving_in_time_completes_the_pool(world: World) -
     await asyncio.sleep(0.05)
     await publish(world, "b", expected=2)
     await asyncio.sleep(1)
-    said = await status(world)
-    assert said is not None
-    assert said["pools"][0]["totalDevices"] == 8
+    pool_status = await status(world)
+    assert pool_status is not None
+    assert pool_status["pools"][0]["totalDevices"] == 8
 
 
 @cases(
@@ -170,9 +170,9 @@ async def test_failed_status_update_is_retried(world: World, fault: Action) -> N
     world.faults.add(Rule(fault, verb="update", resource=RESOURCE, nth=1))
     await create_request(world)
     await asyncio.sleep(5)
-    said = await status(world)
-    assert said is not None
-    assert said["poolCount"] == 1
+    pool_status = await status(world)
+    assert pool_status is not None
+    assert pool_status["poolCount"] == 1
     assert world.metrics.value(ERRORS, DRIVER) >= 1
 
 
@@ -241,8 +241,8 @@ async def test_recreated_request_of_the_same_name_is_not_deleted(env: Env) -> No
 
 
 async def test_terminating_request_is_not_deleted_again(world: World) -> None:
-    held = {"name": "r", "finalizers": ["example.com/held"]}
-    await world.request("POST", REQUESTS, {"metadata": held, "spec": {"driver": DRIVER}})
+    metadata = {"name": "r", "finalizers": ["example.com/held"]}
+    await world.request("POST", REQUESTS, {"metadata": metadata, "spec": {"driver": DRIVER}})
     await asyncio.sleep(1)
     assert await status(world) is not None
     await asyncio.sleep(3 * HOUR)
@@ -252,7 +252,7 @@ async def test_terminating_request_is_not_deleted_again(world: World) -> None:
 async def test_bootstrap_role_is_sufficient(world: World) -> None:
     """As the KEP has it; informers are the manager's own."""
     name = "system:controller:resourcepoolstatusrequest-controller"
-    role, _binding = (found for _resource, found in bootstrap_objects(GATES.gates) if found["metadata"]["name"] == name)
+    role, _binding = (obj for _resource, obj in bootstrap_objects(GATES.gates) if obj["metadata"]["name"] == name)
     allowed = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     await create_request(world)
     await asyncio.sleep(HOUR + 700)

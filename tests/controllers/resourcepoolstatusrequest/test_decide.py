@@ -77,8 +77,8 @@ def counts(slices: int = 1, total: int = 4, allocated: int = 0, unavailable: int
 
 
 def only(slices: list[ResourceSlice], claims: list[ResourceClaim]) -> Pool:
-    (found,) = pools_of(DRIVER, "", slices, claims)
-    return found
+    (pools,) = pools_of(DRIVER, "", slices, claims)
+    return pools
 
 
 @cases(
@@ -174,8 +174,8 @@ def test_pool_node_name(nodes: list[str | None], expected: str) -> None:
     assert only(slices[::-1], []).node == expected
 
 
-def pool(name: str = "pool-1", found: Counts | Incomplete | None = None, **more: Any) -> Pool:
-    return Pool(**{"driver": DRIVER, "name": name, "generation": 1, "node": "", "found": found or counts(), **more})
+def pool(name: str = "pool-1", pools: Counts | Incomplete | None = None, **more: Any) -> Pool:
+    return Pool(**{"driver": DRIVER, "name": name, "generation": 1, "node": "", "found": pools or counts(), **more})
 
 
 def entry(name: str = "pool-1", **more: Any) -> dict[str, Any]:
@@ -196,7 +196,7 @@ FOUR = {
     {
         "no pools": ([], None, {"poolCount": 0}, "Calculated status for 0 pools"),
         "complete pool": (
-            [pool(node="node-1", found=counts(2, 8, 3, 1))],
+            [pool(node="node-1", pools=counts(2, 8, 3, 1))],
             None,
             {
                 "poolCount": 1,
@@ -271,8 +271,8 @@ def test_incomplete_pool_beyond_the_limit_is_not_awaited() -> None:
 
 def test_validation_error_is_truncated_to_the_api_limit() -> None:
     status: dict[str, Any] = new_status([pool("p" * 300, Incomplete(1, 2))], None, NOW)
-    (said,) = status["pools"]
-    assert len(said["validationError"].encode()) == 256
+    (pool_statuses,) = status["pools"]
+    assert len(pool_statuses["validationError"].encode()) == 256
 
 
 def request(age: datetime.timedelta, *conditions: tuple[str, datetime.timedelta]) -> ResourcePoolStatusRequest:
@@ -282,12 +282,12 @@ def request(age: datetime.timedelta, *conditions: tuple[str, datetime.timedelta]
 
 
 def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
-    made = None if age is None else NOW - age
-    return ResourcePoolStatusRequest(metadata=ObjectMeta(name="r", creation_timestamp=made))
+    created_at = None if age is None else NOW - age
+    return ResourcePoolStatusRequest(metadata=ObjectMeta(name="r", creation_timestamp=created_at))
 
 
 @cases(
-    "asked, expected",
+    "age, expected",
     {
         "pending, just created": (pending(0 * HOUR), False),
         "pending for exactly a day": (pending(24 * HOUR), False),
@@ -301,5 +301,5 @@ def pending(age: datetime.timedelta | None) -> ResourcePoolStatusRequest:
         "no condition, created an hour ago": (request(1 * HOUR), False),
     },
 )
-def test_expired_requests(asked: ResourcePoolStatusRequest, expected: bool) -> None:
-    assert should_delete_request(asked, NOW) is expected
+def test_expired_requests(age: ResourcePoolStatusRequest, expected: bool) -> None:
+    assert should_delete_request(age, NOW) is expected

@@ -282,11 +282,11 @@ async def test_charge_for_an_unobserved_pod_is_not_released(world: World) -> Non
     await limit(world, {"pods": "5"})
     await pod(world, "a")
     await asyncio.sleep(5)
-    with world.faults.hold(resource="pods") as held:
+    with world.faults.hold(resource="pods") as hold:
         await world.delete(f"{PODS}/a", grace=0)
         await pod(world, "b")
         await asyncio.sleep(1)  # the quota is seen as charged with both
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(1)
         assert await used(world) == {"pods": "0"}, "b is there, but nobody has seen it"
     await asyncio.sleep(5)
@@ -338,10 +338,10 @@ async def test_pods_created_during_a_recount_are_counted(world: World) -> None:
 async def test_recount_does_not_release_charges_of_unobserved_pods(world: World) -> None:
     """Of two charged pods only one is observed."""
     await limit(world, {"pods": "5"})
-    with world.faults.hold(resource="pods") as held:
+    with world.faults.hold(resource="pods") as hold:
         await pod(world, "a")
         await pod(world, "b")
-        held.release(1)
+        hold.release(1)
         await asyncio.sleep(5)
         assert await used(world) == {"pods": "2"}
     await asyncio.sleep(5)

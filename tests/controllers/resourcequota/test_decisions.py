@@ -155,11 +155,11 @@ NO_RESOURCES: dict[str, str] = {}
 
 def pod(phase: str = "Running", *, status: Any = None, deadline: int | None = None, **meta: Any) -> Pod:
     resources = ResourceRequirements(requests=status) if status else None
-    given = () if status is None else (ContainerStatus(name="foo", resources=resources),)
+    statuses = () if status is None else (ContainerStatus(name="foo", resources=resources),)
     return Pod(
         metadata=ObjectMeta(name="p", **meta),
         spec=PodSpec(active_deadline_seconds=deadline),
-        status=PodStatus(phase=phase, container_statuses=given),
+        status=PodStatus(phase=phase, container_statuses=statuses),
     )
 
 

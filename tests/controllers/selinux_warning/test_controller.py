@@ -46,11 +46,11 @@ def volume_name(owner: Doc) -> str:
     return f"pv-{owner['metadata']['namespace']}-{owner['metadata']['name']}"
 
 
-async def volume(world: World, owner: Doc, handle: str = "h", *, given: bool = True) -> None:
+async def volume(world: World, owner: Doc, handle: str = "h", *, volume_source: bool = True) -> None:
     source = {"driver": DRIVER, "volumeHandle": handle}
     spec = {"accessModes": ["ReadWriteMany"], "capacity": {"storage": "1Gi"}, "csi": source}
     await world.request("POST", VOLUMES, {"metadata": {"name": volume_name(owner)}, "spec": spec})
-    if given:
+    if volume_source:
         await give(world, owner)
 
 
@@ -177,15 +177,15 @@ async def test_recursive_change_policy_has_no_conflict(world: World, level: str)
     assert (await world.events(), pairs(world)) == ([], [])
 
 
-@pytest.mark.parametrize("how", ["Succeeded", "Failed", "deleted"])
-async def test_terminated_pod_has_no_conflicts(env: Env, how: str) -> None:
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "deleted"])
+async def test_terminated_pod_has_no_conflicts(env: Env, phase: str) -> None:
     async with controlled(env, before=everything) as world:
         await wait_for_sync()
         assert len(pairs(world)) == 2
-        if how == "deleted":
+        if phase == "deleted":
             await world.delete(f"{PODS}/a", grace=0)
         else:
-            await world.merge(f"{PODS}/a/status", {"status": {"phase": how}})
+            await world.merge(f"{PODS}/a/status", {"status": {"phase": phase}})
         await wait_for_sync()
         assert pairs(world) == []
         await pod(world, "c", OTHER)
@@ -255,7 +255,7 @@ async def test_conflict_is_reported_in_any_order_of_events(world: World, last: s
     name = f"{CLAIMS}/data"
     steps: dict[str, Callable[[], Awaitable[Any]]] = {
         "pods": lambda: two(world),
-        "volume": lambda: volume(world, owner, given=last == "volume"),
+        "volume": lambda: volume(world, owner, volume_source=last == "volume"),
         "reference": lambda: give(world, owner),
         "binding": lambda: world.merge(name, {"spec": {"volumeName": "pv-default-data"}}),
         "phase": lambda: world.merge(f"{name}/status", {"status": {"phase": "Bound"}}),

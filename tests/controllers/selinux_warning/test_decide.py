@@ -76,13 +76,13 @@ OF_EBS = bound(awsElasticBlockStore={"volumeID": "pv1"})
 
 
 def look(
-    found: MountingPod,
+    pod_object: MountingPod,
     volume: PersistentVolume | None = OF_EBS,
     claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
 ) -> VolumeUses:
     """Evaluate a pod with this volume."""
     by_key = {f"ns1/{item.metadata.name}": item for item in claims}
-    return decide(found, by_key.get, ({} if volume is None else {"pv1": volume}).get)
+    return decide(pod_object, by_key.get, ({} if volume is None else {"pv1": volume}).get)
 
 
 def used(**uses: VolumeUse) -> VolumeUses:
@@ -90,7 +90,7 @@ def used(**uses: VolumeUse) -> VolumeUses:
 
 
 @cases(
-    "found, answer",
+    "pod_object, answer",
     {
         "existing pod with no volumes": (pod(), used()),
         "emptyDir": (pod(SCRATCH), used()),
@@ -111,8 +111,8 @@ def used(**uses: VolumeUse) -> VolumeUses:
         "pod without securityContext": (pod(BY_CLAIM, securityContext=None), used(pv1=EACH_FILE)),
     },
 )
-def test_volumes_of_a_pod(found: MountingPod, answer: VolumeUses) -> None:
-    assert look(found) == answer
+def test_volumes_of_a_pod(pod_object: MountingPod, answer: VolumeUses) -> None:
+    assert look(pod_object) == answer
 
 
 @pytest.mark.parametrize(("says", "mounts"), [(True, True), (False, False), (None, False)])

@@ -67,7 +67,7 @@ def both(*found: Conflict) -> list[Conflict]:
 
 
 @cases(
-    "pod, volume, use, found",
+    "pod, volume, use, cached",
     {
         "new volume": (NEW, "vol-new", mount("system_u:system_r:label-new"), []),
         "existing volume in a new pod with existing policy and label": (
@@ -123,10 +123,10 @@ def both(*found: Conflict) -> list[Conflict]:
         ),
     },
 )
-def test_add_volume_returns_conflicts(pod: str, volume: str, use: VolumeUse, found: list[Conflict]) -> None:
+def test_add_volume_returns_conflicts(pod: str, volume: str, use: VolumeUse, cached: list[Conflict]) -> None:
     volume_cache = cache_of(THERE)
-    assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*found)
-    assert set(volume_cache.conflicts()) == set(both(*found))
+    assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == both(*cached)
+    assert set(volume_cache.conflicts()) == set(both(*cached))
     assert volume_cache.add_volumes(pod, f"uid of {pod}", {at(volume): use}, complete=True) == [], (
         "a conflict is returned once"
     )
@@ -184,7 +184,7 @@ A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
 
 
 @cases(
-    "users, gone, left",
+    "users, deleted, left",
     {
         "delete one of two conflicting pods clears all conflicts": ([A, B], "ns/a", set()),
         "delete non-conflicting pod preserves existing conflicts": (
@@ -209,12 +209,12 @@ A, B = ("ns/a", "vol1", "u:r:a"), ("ns/b", "vol1", "u:r:b")
         ),
     },
 )
-def test_delete_pod(users: list[tuple[str, str, str]], gone: str, left: set[tuple[str, str]]) -> None:
+def test_delete_pod(users: list[tuple[str, str, str]], deleted: str, left: set[tuple[str, str]]) -> None:
     volume_cache = mounting()
     for pod, volume, label in users:
         volume_cache.add_volumes(pod, pod, {at(volume): mount(label)}, complete=False)
     for _twice in range(2):  # "delete pod that was already deleted is a no-op"
-        volume_cache.delete_pod(gone)
+        volume_cache.delete_pod(deleted)
         pairs = {(item.pod, item.other) for item in volume_cache.conflicts()}
         assert pairs == left | {(other, pod) for pod, other in left}
 
@@ -287,9 +287,9 @@ def test_conflicts_agree_with_pairwise_comparison(number: int) -> None:
             volume_cache.add_volumes(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
         expected = {
             Conflict(property_name, one, value, other, other_value)
-            for one, mine in known.items()
+            for one, conflicts_of_pod in known.items()
             for other, theirs in known.items()
-            for volume in mine.keys() & theirs.keys()
-            for property_name, value, other_value in conflicts_between(mine[volume], theirs[volume])
+            for volume in conflicts_of_pod.keys() & theirs.keys()
+            for property_name, value, other_value in conflicts_between(conflicts_of_pod[volume], theirs[volume])
         }
         assert set(volume_cache.conflicts()) == expected

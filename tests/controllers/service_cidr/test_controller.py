@@ -41,8 +41,8 @@ async def create(world: World, name: str, *cidrs: str, **meta: Any) -> None:
 async def service(world: World, name: str, address: str = "") -> str:
     spec: Doc = {"ports": [{"port": 80}], **({"clusterIP": address} if address else {})}
     created = await world.request("POST", SERVICES, {"metadata": {"name": name}, "spec": spec})
-    given: str = created["spec"]["clusterIP"]
-    return given
+    cluster_ip: str = created["spec"]["clusterIP"]
+    return cluster_ip
 
 
 async def ready(world: World, name: str) -> tuple[str, str, str]:
@@ -193,7 +193,9 @@ RANGES = ("10.9.0.0/24", "10.9.0.0/28", "10.9.0.16/28", "10.9.0.0/16")
 async def assert_addresses_have_cidrs(world: World) -> None:
     """Every address that a service has is of a range that is there."""
     cidrs = [
-        ipaddress.ip_network(text) for each in (await world.must_get(CIDRS))["items"] for text in each["spec"]["cidrs"]
+        ipaddress.ip_network(text)
+        for service_cidr in (await world.must_get(CIDRS))["items"]
+        for text in service_cidr["spec"]["cidrs"]
     ]
     used = {item["spec"]["clusterIP"] for item in (await world.must_get(SERVICES))["items"]}
     assert {item["metadata"]["name"] for item in (await world.must_get(ADDRESSES))["items"]} == used
@@ -212,17 +214,17 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
     cidrs: dict[str, bool] = {}
     services: list[str] = []
     for turn in range(40):
-        what = chance.random()
-        if what < 0.3:
+        draw = chance.random()
+        if draw < 0.3:
             name = f"r{turn}"
             await create(world, name, chance.choice(RANGES))
             cidrs[name] = True
-        elif what < 0.5 and any(cidrs.values()):
-            name = chance.choice([each for each, alive in cidrs.items() if alive])
+        elif draw < 0.5 and any(cidrs.values()):
+            name = chance.choice([service_cidr for service_cidr, alive in cidrs.items() if alive])
             if (await world.must_get(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
                 cidrs[name] = False
                 await world.delete(f"{CIDRS}/{name}")
-        elif what < 0.8:
+        elif draw < 0.8:
             name = f"s{turn}"
             with contextlib.suppress(Invalid):  # taken, or of no range
                 await service(world, name, f"10.9.0.{chance.randrange(1, 31)}")

@@ -20,10 +20,10 @@ class FaultyBalancers(SimulatedBalancers):
         self.after: dict[str, Fault] = {}
         self.seconds: dict[str, float] = {}
 
-    async def _begin(self, what: str, service: Service) -> None:
-        self.asked.append(f"{what} {service.metadata.name}")
-        await asyncio.sleep(self.seconds.get(what, 0.0))
-        self.before.get(what, _nothing)()
+    async def _begin(self, operation: str, service: Service) -> None:
+        self.asked.append(f"{operation} {service.metadata.name}")
+        await asyncio.sleep(self.seconds.get(operation, 0.0))
+        self.before.get(operation, _nothing)()
 
     async def get(self, cluster: str, service: Service) -> LoadBalancerStatus | None:
         await self._begin("get", service)

@@ -307,8 +307,8 @@ async def test_stale_cache_creates_no_load_balancer_for_a_deleted_service(env: E
             await world.node("n3")  # wakes the Service, as its load balancer could not be updated
             await delete_without_finalizer(world)
             await wait_for_sync(60)
-            made = [text for text in cloud.faulty.asked if text == "ensure web"]
-            assert len(made) == 1
+            ensures = [text for text in cloud.faulty.asked if text == "ensure web"]
+            assert len(ensures) == 1
         await wait_for_sync(60)
         assert cloud.balancers == {}
 
@@ -331,10 +331,10 @@ async def test_recreated_service_gets_a_new_load_balancer(env: Env) -> None:
         await wait_for_sync()
         with world.faults.hold(resource="services"):
             await delete_without_finalizer(world)
-            made = await service(world)
+            created = await service(world)
             world.faults.end_watches(resource="services", with_=gone())
         await wait_for_sync(30)
-        assert list(cloud.balancers) == [made["metadata"]["uid"]]
+        assert list(cloud.balancers) == [created["metadata"]["uid"]]
 
 
 async def test_cloud_without_load_balancer_support(world: World) -> None:

@@ -39,19 +39,19 @@ def service(type_: str = "LoadBalancer", *, finalizer: bool = False, deleted: bo
 
 
 @cases(
-    "seen, wanted",
+    "obj, wanted",
     {
         "LoadBalancer": (service(), True),
         "ClusterIP": (service("ClusterIP"), False),
         "with loadBalancerClass": (service(loadBalancerClass="example.com/lb"), False),
     },
 )
-def test_wants_load_balancer(seen: Service, wanted: bool) -> None:
-    assert wants_load_balancer(seen) is wanted
+def test_wants_load_balancer(obj: Service, wanted: bool) -> None:
+    assert wants_load_balancer(obj) is wanted
 
 
 @cases(
-    "seen, needed",
+    "obj, needed",
     {
         "ClusterIP without finalizer": (service("ClusterIP"), False),
         "being deleted without finalizer": (service(deleted=True), False),
@@ -61,8 +61,8 @@ def test_wants_load_balancer(seen: Service, wanted: bool) -> None:
         "LoadBalancer with finalizer and loadBalancerClass": (service(finalizer=True, loadBalancerClass="x"), False),
     },
 )
-def test_needs_cleanup(seen: Service, needed: bool) -> None:
-    assert needs_cleanup(seen) is needed
+def test_needs_cleanup(obj: Service, needed: bool) -> None:
+    assert needs_cleanup(obj) is needed
 
 
 PORT = {"name": "http", "protocol": "TCP", "port": 80, "nodePort": 30080}
@@ -124,7 +124,7 @@ TO_BE_DELETED_TAINT = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "ef
 
 
 @cases(
-    "seen, expected",
+    "obj, expected",
     {
         "any node": (node(), True),
         "excluded": (node(excluded=""), False),
@@ -136,8 +136,8 @@ TO_BE_DELETED_TAINT = node(taints=[{"key": "ToBeDeletedByClusterAutoscaler", "ef
         "other taints": (node(taints=[{"key": "other", "effect": "NoExecute"}]), True),
     },
 )
-def test_node_predicates(seen: Node, expected: bool) -> None:
-    assert is_eligible(seen) is expected
+def test_node_predicates(obj: Node, expected: bool) -> None:
+    assert is_eligible(obj) is expected
 
 
 @cases(

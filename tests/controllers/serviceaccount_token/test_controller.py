@@ -105,11 +105,11 @@ async def test_custom_namespace_data_is_kept(world: World) -> None:
 async def test_secret_of_a_missing_account_is_deleted(world: World, uid: str) -> None:
     if uid:
         await account(world)
-    made = await secret(world, uid=uid)
+    created = await secret(world, uid=uid)
     await asyncio.sleep(1)
     assert await world.get(f"{SECRETS}/s") is None
     assert world.requests() == ["get serviceaccounts bot", "delete secrets s"]
-    assert world.bodies("delete", "secrets")[0]["preconditions"] == {"uid": made["metadata"]["uid"]}
+    assert world.bodies("delete", "secrets")[0]["preconditions"] == {"uid": created["metadata"]["uid"]}
 
 
 async def test_account_missing_in_the_cache_is_read_live(world: World) -> None:
@@ -276,6 +276,6 @@ async def test_tokens_and_keys_do_not_leak(world: World, caplog: pytest.LogCaptu
     events = world.metrics.exposition() + str(await world.events()) + caplog.text
     pem = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     encoded = base64.b64encode(token.encode()).decode()
-    for what in ("eyJhbGciOi", encoded[:20], token.split(".")[2], pem.decode().splitlines()[1], "PRIVATE KEY"):
-        assert what not in events
+    for secret_part in ("eyJhbGciOi", encoded[:20], token.split(".")[2], pem.decode().splitlines()[1], "PRIVATE KEY"):
+        assert secret_part not in events
     assert "Reconcile failed" in events, "the log is a talkative one"

@@ -108,7 +108,7 @@ def account(uid: str) -> ServiceAccount:
 
 
 @cases(
-    "found, uid, expected",
+    "reference, uid, expected",
     {
         "matching uid": (account("1"), "1", True),
         "no uid required": (account("1"), "", True),
@@ -117,8 +117,8 @@ def account(uid: str) -> ServiceAccount:
         "missing account": (None, "", False),
     },
 )
-def test_referenced_service_account(found: ServiceAccount | None, uid: str, expected: bool) -> None:
-    assert is_referenced_account(found, uid) is expected
+def test_referenced_service_account(reference: ServiceAccount | None, uid: str, expected: bool) -> None:
+    assert is_referenced_account(reference, uid) is expected
 
 
 def test_secrets_of_a_deleted_account() -> None:
@@ -150,9 +150,9 @@ def test_remove_secret_reference(listed: list[dict[str, Any]], expected: list[di
     assert json.loads(result).get("secrets") == expected
 
 
-@pytest.mark.parametrize("told", [{}, {"secrets": None}, {"secrets": []}, {"secrets": [{"name": "t"}]}])
-def test_account_without_the_reference_is_unchanged(told: dict[str, Any]) -> None:
-    assert without_reference(json.dumps(told).encode(), "s") is None
+@pytest.mark.parametrize("message", [{}, {"secrets": None}, {"secrets": []}, {"secrets": [{"name": "t"}]}])
+def test_account_without_the_reference_is_unchanged(message: dict[str, Any]) -> None:
+    assert without_reference(json.dumps(message).encode(), "s") is None
 
 
 def test_private_key_file(tmp_path: Path) -> None:

@@ -120,9 +120,9 @@ async def test_owner_deleted_on_the_server_is_not_synced(
     assert fixture.forgotten == []
 
 
-@cases("gone", {"owner cached": False, "owner deleted": True})
-async def test_cache_behind_an_own_write_delays_the_sync(fixture: OwnerGateFixture, gone: bool) -> None:
-    uid = "gone" if gone else (await fixture.owner()).uid
+@cases("deleted", {"owner cached": False, "owner deleted": True})
+async def test_cache_behind_an_own_write_delays_the_sync(fixture: OwnerGateFixture, deleted: bool) -> None:
+    uid = "gone" if deleted else (await fixture.owner()).uid
     fixture.gate.writes.wrote_at(KEY, uid, PODS.group_resource, FAR_AHEAD)
     with pytest.raises(StaleCache):
         await fixture.gate.enter(KEY)

@@ -12,8 +12,8 @@ from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
 from pilothouse.env import Env
 
 
-def service(uid: str, *, said: tuple[str, ...] = (), **spec: Any) -> Service:
-    status = {"loadBalancer": {"ingress": [{"ip": address} for address in said]}}
+def service(uid: str, *, service_spec: tuple[str, ...] = (), **spec: Any) -> Service:
+    status = {"loadBalancer": {"ingress": [{"ip": address} for address in service_spec]}}
     doc = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": spec, "status": status}
     return msgspec.convert(doc, Service)
 
@@ -35,9 +35,9 @@ def test_addresses_are_unique() -> None:
 def test_address_in_the_service_status_is_kept() -> None:
     """After a restart the cloud has forgotten everything."""
     cloud = SimulatedCloud(Env())
-    assert addresses(cloud, service("a", said=("198.18.0.9",))) == ["198.18.0.9"]
-    assert addresses(cloud, service("b", said=("198.18.0.9",))) == ["198.18.0.1"], "somebody has it"
-    assert addresses(cloud, service("c", said=("192.0.2.1",))) == ["198.18.0.2"], "it is another cloud's"
+    assert addresses(cloud, service("a", service_spec=("198.18.0.9",))) == ["198.18.0.9"]
+    assert addresses(cloud, service("b", service_spec=("198.18.0.9",))) == ["198.18.0.1"], "somebody has it"
+    assert addresses(cloud, service("c", service_spec=("192.0.2.1",))) == ["198.18.0.2"], "it is another cloud's"
 
 
 def test_requested_address_outside_the_range_is_rejected() -> None:

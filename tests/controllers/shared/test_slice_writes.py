@@ -74,8 +74,8 @@ async def test_first_failed_write_stops(world: World, verb: str, before: list[st
 async def test_terminating_namespace_is_skipped(world: World) -> None:
     await world.request("POST", "/api/v1/namespaces", {"metadata": {"name": "ending"}})
     await world.delete("/api/v1/namespaces/ending")
-    mine = [one(name, "ending") for name in ("a", "b", "c")]
-    assert not await writes_of(world).apply("ending/web", mine, [again("d")], [one("e")], reason="a test")
+    slices_to_write = [one(name, "ending") for name in ("a", "b", "c")]
+    assert not await writes_of(world).apply("ending/web", slices_to_write, [again("d")], [one("e")], reason="a test")
     assert verbs(world) == ["create"]
     assert counted(world) == [0, 0, 0]
 
@@ -88,10 +88,10 @@ async def test_writes_must_be_observed_before_the_next_sync(world: World) -> Non
         tracker.check(KEY, [])
     path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/a"
     uid = (await world.must_get(path))["metadata"]["uid"]
-    seen = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default", uid=uid, generation=1))
-    tracker.check(KEY, [seen])
-    await writes.delete(KEY, seen, counted=False)
+    observed_slice = EndpointSlice(metadata=ObjectMeta(name="a", namespace="default", uid=uid, generation=1))
+    tracker.check(KEY, [observed_slice])
+    await writes.delete(KEY, observed_slice, counted=False)
     with pytest.raises(StaleSlices):
-        tracker.check(KEY, [seen])
+        tracker.check(KEY, [observed_slice])
     assert await world.get(path) is None
     assert counted(world) == [1, 0, 0]

@@ -63,7 +63,7 @@ def pod(
 def pods(*states: str, revision: str = NEW) -> list[Pod]:
     """``web-0`` and on: ``+`` well, ``-`` unready, ``x`` on its way out, ``p`` pending, ``f`` failed, ``.`` missing;
     a second letter ``o`` says that it is of the old revision."""
-    how: dict[str, dict[str, Any]] = {
+    variants: dict[str, dict[str, Any]] = {
         "+": {},
         "-": {"ready": False},
         "x": {"terminating": True},
@@ -72,7 +72,7 @@ def pods(*states: str, revision: str = NEW) -> list[Pod]:
         "s": {"phase": "Succeeded"},
     }
     return [
-        pod(f"web-{ordinal}", revision=OLD if state.endswith("o") else revision, **how[state[0]])
+        pod(f"web-{ordinal}", revision=OLD if state.endswith("o") else revision, **variants[state[0]])
         for ordinal, state in enumerate(states)
         if state != "."
     ]
@@ -82,7 +82,7 @@ RETAIN = Policy()
 
 
 def observed(
-    found: list[Pod], *, policy: Policy = RETAIN, claims: tuple[PersistentVolumeClaim, ...] = (), **more: Any
+    names: list[Pod], *, policy: Policy = RETAIN, claims: tuple[PersistentVolumeClaim, ...] = (), **more: Any
 ) -> Observed:
     """``Observed`` with these pods. ``more`` are rules, or fields of ``Observed``."""
     fields = {name: more.pop(name) for name in list(more) if name in Observed.__struct_fields__}
@@ -90,7 +90,7 @@ def observed(
     return Observed(
         **{
             "rules": rules,
-            "replicas": split_replicas(found, rules, NOW),
+            "replicas": split_replicas(names, rules, NOW),
             "current": OLD,
             "update": NEW,
             "uid": SET_UID,

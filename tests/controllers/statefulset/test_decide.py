@@ -29,7 +29,7 @@ def delete(ordinal: int, revision: str = NEW) -> DeletePod:
 
 
 @cases(
-    "states, living",
+    "states, expected",
     {
         "no pods: the first": ("...", [create(0)]),
         "the first is available: the second": ("+..", [create(1)]),
@@ -46,13 +46,13 @@ def delete(ordinal: int, revision: str = NEW) -> DeletePod:
         "none is deleted after an unavailable pod": ("-f.", []),
     },
 )
-def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -> None:
+def test_ordered_ready_creates_pods_one_by_one(states: str, expected: list[Any]) -> None:
     plan = decide(observed(pods(*states)))
-    assert plan == Plan(living=tuple(living))
+    assert plan == Plan(living=tuple(expected))
 
 
 @cases(
-    "states, living",
+    "states, expected",
     {
         "all in parallel": ("...", [create(0), create(1), create(2)]),
         "parallel: pods do not wait for each other": ("-.x", [create(1)]),
@@ -60,25 +60,25 @@ def test_ordered_ready_creates_pods_one_by_one(states: str, living: list[Any]) -
         "all available": ("+++", []),
     },
 )
-def test_parallel_creates_pods_together(states: str, living: list[Any]) -> None:
+def test_parallel_creates_pods_together(states: str, expected: list[Any]) -> None:
     plan = decide(observed(pods(*states), ordered=False))
-    assert plan == Plan(ordered=False, living=tuple(living))
+    assert plan == Plan(ordered=False, living=tuple(expected))
 
 
 @cases(
-    "found, replaced",
+    "names, replaced",
     {
         "the highest is old": (("web-0", "web-2147483646"), ("web-2147483646",)),
         "missing ordinals": (("web-0", "web-7"), ()),
     },
 )
-def test_as_many_replicas_as_the_field_holds(found: tuple[str, ...], replaced: tuple[str, ...]) -> None:
-    seen = observed([pod(name, revision=OLD) for name in found], desired=2**31 - 1, ordered=False)
-    plan = decide(seen)
+def test_as_many_replicas_as_the_field_holds(names: tuple[str, ...], replaced: tuple[str, ...]) -> None:
+    state = observed([pod(name, revision=OLD) for name in names], desired=2**31 - 1, ordered=False)
+    plan = decide(state)
     assert len(plan.living) == MAX_MISSING
     assert plan.living[0] == create(1)
     assert tuple(item.name for item in plan.update) == replaced
-    assert unavailable_replicas(seen) == 2**31 - 3
+    assert unavailable_replicas(state) == 2**31 - 3
     assert decide(observed([], desired=2**31 - 1)).living == (create(0),)
 
 
@@ -89,8 +89,8 @@ def test_failed_terminating_pod_is_awaited() -> None:
 
 def test_min_ready_seconds_delay_the_next_pod() -> None:
     """TestStatefulSetControlWithStartOrdinal's neighbours on minReadySeconds: TestStatefulSetAvailability."""
-    for since, living in ((29.0, ()), (31.0, (create(1),))):
-        assert decide(observed([pod("web-0", since=since)], min_ready_seconds=30)).living == living
+    for since, expected in ((29.0, ()), (31.0, (create(1),))):
+        assert decide(observed([pod("web-0", since=since)], min_ready_seconds=30)).living == expected
 
 
 @cases(
@@ -117,17 +117,17 @@ def test_parallel_scales_down_together() -> None:
 
 
 @cases(
-    "start, living, condemned",
+    "start, expected, condemned",
     {
         "from zero": (0, [], []),
         "start ordinal increased by one": (1, [create(3)], []),
         "start ordinal far higher": (5, [create(5)], []),
     },
 )
-def test_start_ordinal(start: int, living: list[Any], condemned: list[Any]) -> None:
+def test_start_ordinal(start: int, expected: list[Any], condemned: list[Any]) -> None:
     """TestStatefulSetControlWithStartOrdinal; TestStatefulSetStartOrdinal of test/integration/statefulset."""
     plan = decide(observed(pods("+++"[0], "+", "+"), start=start))
-    assert (plan.living, plan.condemned) == (tuple(living), tuple(condemned))
+    assert (plan.living, plan.condemned) == (tuple(expected), tuple(condemned))
 
 
 def test_ordinals_below_the_start_are_condemned() -> None:
@@ -258,13 +258,13 @@ def test_partition_is_relative_to_the_start_ordinal() -> None:
 def test_identity_and_storage_are_updated() -> None:
     """TestStatefulPodControlUpdatesIdentity, TestStatefulPodControlUpdatesPodStorage."""
     assert decide(observed([pod("web-0", labelled=False)], desired=1)).living == ((UpdateStatefulPod("web-0"),),)
-    for name, living in (
+    for name, expected in (
         ("data-web-0", ()),
         ("", ((UpdateStatefulPod("web-0"),),)),
         ("data-web-1", ((UpdateStatefulPod("web-0"),),)),
     ):
         plan = decide(observed([pod("web-0", claim=name)], desired=1, templates=DATA))
-        assert plan.living == living, name
+        assert plan.living == expected, name
 
 
 def test_ordered_set_continues_after_an_identity_update() -> None:
@@ -277,7 +277,7 @@ KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
 
 
 @cases(
-    "claims, living",
+    "claims, expected",
     {
         "missing": ((), [(CreateMissingClaims("web-0"),)]),
         "owned by the StatefulSet": ((claim("data-web-0", BY_SET),), []),
@@ -285,11 +285,11 @@ KEPT = Policy(when_deleted=DELETE, when_scaled=RETAIN)
         "terminating claim": ((claim("data-web-0", BY_SET, terminating=True),), [(CreateMissingClaims("web-0"),)]),
     },
 )
-def test_missing_claims_of_a_pending_pod_are_created(claims: Any, living: list[Any]) -> None:
+def test_missing_claims_of_a_pending_pod_are_created(claims: Any, expected: list[Any]) -> None:
     """TestStatefulSetControl: RecreatesPVCForPendingPod; TestStatefulPodControlUpdatePodClaimForRetentionPolicy."""
     waiting = pod("web-0", phase="Pending", claim="data-web-0")
     plan = decide(observed([waiting], templates=DATA, claims=claims, policy=SCALED))
-    assert plan == Plan(living=tuple(living))
+    assert plan == Plan(living=tuple(expected))
 
 
 def test_claim_owner_references_of_running_pods_are_updated() -> None:
@@ -309,14 +309,14 @@ def test_claim_owner_references_of_condemned_pods_are_updated_before_the_deletio
 
 
 @cases(
-    "policy, living, awaited",
+    "policy, expected, awaited",
     {
         "claim to be deleted: wait": (SCALED, (), ("data-web-0",)),
         "claim retained when scaled down": (KEPT, (create(0),), ()),
     },
 )
-def test_stale_claim_of_the_previous_pod_is_awaited(policy: Policy, living: Any, awaited: Any) -> None:
+def test_stale_claim_of_the_previous_pod_is_awaited(policy: Policy, expected: Any, awaited: Any) -> None:
     """TestPodClaimIsStale."""
     remaining = claim("data-web-0", by_pod("web-0", "uid of the one before"))
     plan = decide(observed([], templates=DATA, claims=(remaining,), policy=policy))
-    assert (plan.living, plan.waits_for) == (living, awaited)
+    assert (plan.living, plan.waits_for) == (expected, awaited)

@@ -63,9 +63,9 @@ def test_new_pod_from_template() -> None:
         b'{"metadata":{"labels":{"app":"web"},"annotations":{"x":"y"}},"spec":{"containers":[{"name":"c","cpu":1.50}],'
         b'"hostname":"theirs","subdomain":"theirs","volumes":[{"name":"data","emptyDir":{}},{"name":"tmp","emptyDir":{}}]}}'
     )
-    made = numbered_template(template, pod="web-3", subdomain="svc", revision="web-abc", claims=CLAIMS)
-    assert b'{"name":"c","cpu":1.50}' in made, "what nobody here knows stays as it was"
-    document: dict[str, Any] = msgspec.json.decode(made)
+    pod_body = numbered_template(template, pod="web-3", subdomain="svc", revision="web-abc", claims=CLAIMS)
+    assert b'{"name":"c","cpu":1.50}' in pod_body, "what nobody here knows stays as it was"
+    document: dict[str, Any] = msgspec.json.decode(pod_body)
     assert document["metadata"]["labels"] == {
         "app": "web",
         "statefulset.kubernetes.io/pod-name": "web-3",
@@ -81,8 +81,8 @@ def test_new_pod_from_template() -> None:
 
 def test_no_subdomain_without_a_service_name() -> None:
     template = b'{"metadata":{"labels":{"app":"web"}},"spec":{"subdomain":"theirs","volumes":[{"name":"tmp"}]}}'
-    made = msgspec.json.decode(numbered_template(template, pod="web-0", subdomain="", revision="r", claims=()))
-    assert made["spec"] == {"hostname": "web-0", "volumes": [{"name": "tmp"}]}
+    pod_body = msgspec.json.decode(numbered_template(template, pod="web-0", subdomain="", revision="r", claims=()))
+    assert pod_body["spec"] == {"hostname": "web-0", "volumes": [{"name": "tmp"}]}
 
 
 def test_persistent_volume_claims() -> None:
@@ -113,8 +113,8 @@ def test_storage_matches() -> None:
     assert not has_volumes(pod("web-1", claim="data-web-0"), CLAIMS)
 
 
-def raw_of(each: Pod) -> bytes:
-    whole = msgspec.to_builtins(each)
+def raw_of(owner: Pod) -> bytes:
+    whole = msgspec.to_builtins(owner)
     whole["spec"]["newerThanUs"] = [1]
     whole["metadata"]["managedFields"] = [{"manager": "x"}]
     return msgspec.json.encode(whole)

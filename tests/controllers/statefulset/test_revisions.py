@@ -91,7 +91,7 @@ def test_sort_controller_revisions() -> None:
 
 
 @cases(
-    "limit, live, gone",
+    "limit, live, deleted",
     {
         "oldest are deleted": (1, {"d"}, ["a", "b"]),
         "at the limit": (3, {"d"}, []),
@@ -100,10 +100,10 @@ def test_sort_controller_revisions() -> None:
         "negative limit": (-1, {"d"}, []),
     },
 )
-def test_history_limit_deletes_unused_revisions(limit: int, live: set[str], gone: list[str]) -> None:
+def test_history_limit_deletes_unused_revisions(limit: int, live: set[str], deleted: list[str]) -> None:
     """TestStatefulSetControlLimitsHistory."""
     result = [revision(name, number) for number, name in enumerate("abcd")]
-    assert [item.metadata.name for item in revisions_to_truncate(result, frozenset(live), limit)] == gone
+    assert [item.metadata.name for item in revisions_to_truncate(result, frozenset(live), limit)] == deleted
 
 
 @cases(

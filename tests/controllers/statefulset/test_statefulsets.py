@@ -92,8 +92,8 @@ async def test_existing_pod_emits_no_event(world: World) -> None:
 
 async def test_terminating_claim_is_awaited(world: World) -> None:
     """TestStatefulPodControlCreatePodPVCDeleting."""
-    held = {**TEMPLATE, "metadata": {"name": "data-web-0", "finalizers": ["example.com/hold"]}}
-    await world.request("POST", CLAIMS, held)
+    metadata = {**TEMPLATE, "metadata": {"name": "data-web-0", "finalizers": ["example.com/hold"]}}
+    await world.request("POST", CLAIMS, metadata)
     await world.request("DELETE", f"{CLAIMS}/data-web-0", {})
     await world.create(replicas=1, **KEEP)
     await world.wait_for_sync()
@@ -229,9 +229,9 @@ async def test_failed_status_update_is_retried(world: World) -> None:
 
 
 async def test_lost_responses_create_no_duplicates(world: World) -> None:
-    for how in (lose_answer(), time_out(sent=True)):
+    for fault in (lose_answer(), time_out(sent=True)):
         for verb, resource in (("create", "pods"), ("create", "persistentvolumeclaims"), ("delete", "pods")):
-            world.faults.add(Rule(how, verb=verb, resource=resource, probability=0.3))
+            world.faults.add(Rule(fault, verb=verb, resource=resource, probability=0.3))
     await world.create(replicas=3, **KEEP)
     await world.wait_for_sync(30.0)
     await world.set_image("pause:2")

@@ -53,9 +53,9 @@ def test_ready_pod_that_is_not_running_is_not_counted() -> None:
     assert tally([pod("web-0", phase="Pending", ready=True)], RULES, OLD, NEW, NOW).ready == 0
 
 
-def report(seen: Tally = SEEN, *, status: dict[str, Any] | None = None, rules: Rules = RULES, **more: Any) -> Any:
+def report(counts: Tally = SEEN, *, status: dict[str, Any] | None = None, rules: Rules = RULES, **more: Any) -> Any:
     owner = stateful_set(status=SAME if status is None else status)
-    return next_status(owner, rules, seen, current=OLD, update=NEW, **{"collision_count": 0, **more})
+    return next_status(owner, rules, counts, current=OLD, update=NEW, **{"collision_count": 0, **more})
 
 
 def test_unchanged_status_is_not_written() -> None:
@@ -91,7 +91,7 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
 
 
 @cases(
-    "seen, rules, current",
+    "counts, rules, current",
     {
         "all ready and updated": (DONE, RULES, NEW),
         "one not ready": (Tally(replicas=3, ready=2, updated=3), RULES, OLD),
@@ -102,10 +102,10 @@ DONE = Tally(replicas=3, ready=3, available=0, current=0, updated=3)
         "zero replicas: complete": (Tally(), Rules(name="web", desired=0), NEW),
     },
 )
-def test_complete_rolling_update(seen: Tally, rules: Rules, current: str) -> None:
-    result = report(seen, rules=rules)
+def test_complete_rolling_update(counts: Tally, rules: Rules, current: str) -> None:
+    result = report(counts, rules=rules)
     assert result.current_revision == current
-    assert result.current_replicas == (seen.updated if current == NEW else seen.current)
+    assert result.current_replicas == (counts.updated if current == NEW else counts.current)
 
 
 def test_deleted_current_pods_are_not_counted() -> None:

@@ -392,5 +392,5 @@ async def test_objects_are_converted_by_the_webhook(world: World) -> None:
     assert stored(world) == {"a": "v2", "b": "v2"}
     assert (await world.must_get(DEFINITION))["status"]["storedVersions"] == ["v2"]
     requests.clear()
-    seen = await world.must_get(f"{widgets('v2')}/a")
-    assert (seen["spec"], requests) == ({"size": 1, "v2": True}, [])
+    current = await world.must_get(f"{widgets('v2')}/a")
+    assert (current["spec"], requests) == ({"size": 1, "v2": True}, [])

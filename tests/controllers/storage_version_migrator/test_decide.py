@@ -172,9 +172,9 @@ def test_migration_conditions() -> None:
     ]
 
 
-def definition(storage: str, generation: int = 1, seen: int | None = None) -> CustomResourceDefinition:
+def definition(storage: str, generation: int = 1, crd: int | None = None) -> CustomResourceDefinition:
     """Of two versions, both of which have been stored."""
-    conditions = [] if seen is None else [{"type": "StorageMigrating", "status": "True", "observedGeneration": seen}]
+    conditions = [] if crd is None else [{"type": "StorageMigrating", "status": "True", "observedGeneration": crd}]
     return msgspec.convert(
         {
             "metadata": {"name": "widgets.example.com", "generation": generation, "resourceVersion": "5"},
@@ -207,7 +207,7 @@ def test_definition_condition_at_the_start() -> None:
 
 
 @cases(
-    "seen, succeeded, reason, message, stored",
+    "status, succeeded, reason, message, stored",
     {
         "stored versions updated": (
             1,
@@ -234,9 +234,9 @@ def test_definition_condition_at_the_start() -> None:
     },
 )
 def test_definition_status_at_the_end(
-    seen: int | None, succeeded: bool, reason: str, message: str, stored: list[str]
+    status: int | None, succeeded: bool, reason: str, message: str, stored: list[str]
 ) -> None:
-    configuration = migrated_configuration(definition("v2", 1, seen), succeeded=succeeded, now=NOW)
+    configuration = migrated_configuration(definition("v2", 1, status), succeeded=succeeded, now=NOW)
     assert configuration is not None
     reported = configuration["status"]
     condition = reported["conditions"][0]
@@ -247,7 +247,7 @@ def test_definition_status_at_the_end(
 
 def test_definition_status_at_the_end_is_written_once() -> None:
     """Repeated after a lost response, it would find the final generation."""
-    known = definition("v2", 2, seen=2)
+    known = definition("v2", 2, crd=2)
     ended = msgspec.structs.replace(known.status.conditions[0], status="False")
     status = msgspec.structs.replace(known.status, conditions=(ended,))
     assert migrated_configuration(msgspec.structs.replace(known, status=status), succeeded=True, now=NOW) is None

@@ -21,8 +21,8 @@ INFORMERS = ("list", "watch")
 
 async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
     stored: dict[str, list[bytes]] = {}
-    for resource, found in bootstrap_objects(DESCRIPTOR.gates):
-        stored.setdefault(resource, []).append(msgspec.json.encode(found))
+    for resource, obj in bootstrap_objects(DESCRIPTOR.gates):
+        stored.setdefault(resource, []).append(msgspec.json.encode(obj))
     judge = RbacAuthorizer(lambda resource: stored.get(resource, []))
     async with node_world.world(env, server=SERVER) as world:
         await prepare(world)
@@ -34,7 +34,7 @@ async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
             await world.delete(f"{widgets('v1')}/b")
         await asyncio.sleep(UNTIL_DONE)
         assert await outcome_of(world) == ("Succeeded", "")
-        asked = {
+        attributes = {
             Attributes(
                 sent.call.verb,
                 sent.call.group,
@@ -47,11 +47,11 @@ async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
             for sent in world.seen
             if sent.call.resource and (sent.call.verb not in INFORMERS or "@fake" in sent.call.namespace)
         }
-        assert {f"{item.verb} {item.full_resource}" for item in asked} == {
+        assert {f"{item.verb} {item.full_resource}" for item in attributes} == {
             "get customresourcedefinitions",
             "list widgets",
             "patch customresourcedefinitions/status",
             "patch widgets",
             "update storageversionmigrations/status",
         }
-        assert [item for item in asked if not judge.authorize(ACCOUNT, item).allowed] == []
+        assert [item for item in attributes if not judge.authorize(ACCOUNT, item).allowed] == []

@@ -51,13 +51,13 @@ OTHER = {"type": "Other", "status": "True", "reason": "x"}
 NEW = "2026-01-01T00:00:00Z"
 
 
-def left(entries: list[dict[str, Any]], gone: set[str], *conditions: Any, common: str | None = None) -> Any:
+def left(entries: list[dict[str, Any]], deleted: set[str], *conditions: Any, common: str | None = None) -> Any:
     """Its status afterwards; None without entries."""
     status: dict[str, Any] = {"storageVersions": entries, "conditions": list(conditions)}
     if common is not None:
         status["commonEncodingVersion"] = common
     raw = json.dumps({"metadata": {"name": "x", "generation": 3}, "spec": {}, "status": status}).encode()
-    body = remove_servers(raw, msgspec.json.decode(raw, type=StorageVersion), gone, NOW)
+    body = remove_servers(raw, msgspec.json.decode(raw, type=StorageVersion), deleted, NOW)
     return None if body is None else json.loads(body)["status"]
 
 

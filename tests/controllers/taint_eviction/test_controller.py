@@ -264,8 +264,8 @@ async def test_kubernetes_119862_readded_taint_evicts_pods(world: World) -> None
         assert await world.pods() == []
 
 
-@pytest.mark.parametrize("seen", ["before its time", "at its time"])
-async def test_readded_taint_restarts_toleration_seconds(world: World, seen: str) -> None:
+@pytest.mark.parametrize("removed", ["before its time", "at its time"])
+async def test_readded_taint_restarts_toleration_seconds(world: World, removed: str) -> None:
     """A list after a broken watch has the same taint with another timeAdded. Upstream evicts at the old time."""
 
     def since(seconds: int) -> Doc:
@@ -277,12 +277,12 @@ async def test_readded_taint_restarts_toleration_seconds(world: World, seen: str
     with world.faults.hold(resource="nodes"):
         await world.taint("n1")
         await world.taint("n1", since(30))
-        if seen == "at its time":
+        if removed == "at its time":
             await asyncio.sleep(35)
             assert await world.pods() == ["p"], "the live node shows it"
-    await asyncio.sleep(20 if seen == "at its time" else 55)
+    await asyncio.sleep(20 if removed == "at its time" else 55)
     assert await world.pods() == ["p"]
-    await asyncio.sleep(41 if seen == "at its time" else 6)
+    await asyncio.sleep(41 if removed == "at its time" else 6)
     assert await world.pods() == []
 
 

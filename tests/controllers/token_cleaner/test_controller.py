@@ -59,12 +59,12 @@ async def test_token_without_expiration_is_kept(world: World) -> None:
 
 @pytest.mark.parametrize("expiration", ["2020-01-01T00:00:00Z", "tomorrow"], ids=["expired", "invalid expiration"])
 async def test_expired_token_is_deleted_immediately(world: World, expiration: str) -> None:
-    made = await token(world, expiration)
+    created = await token(world, expiration)
     await asyncio.sleep(1)
     assert await world.get(f"{SYSTEM}/{NAME}") is None
     assert world.requests() == [f"delete secrets {NAME}"]
     (body,) = world.bodies("delete", "secrets")
-    assert body["preconditions"] == {"uid": made["metadata"]["uid"]}
+    assert body["preconditions"] == {"uid": created["metadata"]["uid"]}
 
 
 async def test_token_is_deleted_at_its_expiration(world: World) -> None:

@@ -36,7 +36,7 @@ def job(
 
 
 @cases(
-    "given, seconds",
+    "finished, seconds",
     {
         "has not finished": (job(10), None),
         "has no time to live": (job(None, ("Complete", "True", T0)), None),
@@ -56,10 +56,10 @@ def job(
         ),
     },
 )
-def test_time_left(given: Job, seconds: int | None) -> None:
+def test_time_left(finished: Job, seconds: int | None) -> None:
     """TestTimeLeft."""
-    assert expires_at(given) == (None if seconds is None else T0 + datetime.timedelta(seconds=seconds))
-    assert needs_cleanup(given) is (seconds is not None)
+    assert expires_at(finished) == (None if seconds is None else T0 + datetime.timedelta(seconds=seconds))
+    assert needs_cleanup(finished) is (seconds is not None)
 
 
 def test_finished_job_without_a_finish_time_is_an_error() -> None:

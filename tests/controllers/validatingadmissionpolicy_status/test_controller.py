@@ -54,14 +54,14 @@ async def test_policy_without_matching_kinds_has_no_warnings(world: World) -> No
 
 
 async def test_each_generation_is_type_checked_once(world: World) -> None:
-    made = await policy(world, "object.spec.replicaz < 5")
+    created = await policy(world, "object.spec.replicaz < 5")
     await world.merge(f"{POLICIES}/p", {"metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(60)
     assert world.requests(reads=False) == ["patch validatingadmissionpolicies/status p"]
     better = [{"expression": "object.spec.replicas < 5"}]
     await world.merge(f"{POLICIES}/p", {"spec": {"validations": better}})
     await asyncio.sleep(1)
-    assert made["metadata"]["generation"] == 1
+    assert created["metadata"]["generation"] == 1
     result = await status(world)
     assert (result["observedGeneration"], result.get("typeChecking") or {}) == (2, {})
 
@@ -81,8 +81,8 @@ async def test_every_served_kind_has_a_declared_type(world: World) -> None:
     await policy(world, "object.metadata.labels['a'] == 'b'", matchConstraints=constraints)
     assert await status(world) == {"observedGeneration": 1, "typeChecking": {}}
     await policy(world, "object.metadata.labelz == 'b'", name="q", matchConstraints=constraints)
-    (found,) = (await status(world, "q"))["typeChecking"]["expressionWarnings"]
-    kinds = [line.partition(": ")[0] for line in found["warning"].splitlines() if "Kind=" in line]
+    (warnings,) = (await status(world, "q"))["typeChecking"]["expressionWarnings"]
+    kinds = [line.partition(": ")[0] for line in warnings["warning"].splitlines() if "Kind=" in line]
     assert kinds == ["/v1, Kind=Pod", "/v1, Kind=Service", "apiextensions.k8s.io/v1, Kind=CustomResourceDefinition"]
 
 
@@ -93,8 +93,8 @@ async def test_params_and_variables_have_types(world: World) -> None:
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
         variables=[{"name": "most", "expression": "object.spec.replicas"}],
     )
-    (found,) = (await status(world))["typeChecking"]["expressionWarnings"]
-    assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in found["warning"]
+    (warnings,) = (await status(world))["typeChecking"]["expressionWarnings"]
+    assert "found no matching overload for '_==_' applied to '(int, map(string, string))'" in warnings["warning"]
 
 
 async def test_params_of_an_unknown_kind_are_dyn(world: World) -> None:
@@ -103,10 +103,10 @@ async def test_params_of_an_unknown_kind_are_dyn(world: World) -> None:
     expressions = "object.spec.replicas <= params.limit.most", "params == null || object.spec.replicaz < 5"
     kind = {"apiVersion": "rules.example.com/v1", "kind": "ReplicaLimit"}
     await policy(world, *expressions, paramKind=kind)
-    (found,) = (await status(world))["typeChecking"]["expressionWarnings"]
-    assert found["fieldRef"] == "spec.validations[1].expression"
-    assert "undefined field 'replicaz'" in found["warning"]
-    assert "undeclared reference" not in found["warning"]
+    (warnings,) = (await status(world))["typeChecking"]["expressionWarnings"]
+    assert warnings["fieldRef"] == "spec.validations[1].expression"
+    assert "undefined field 'replicaz'" in warnings["warning"]
+    assert "undeclared reference" not in warnings["warning"]
 
 
 async def test_failed_status_update_is_retried(world: World) -> None:

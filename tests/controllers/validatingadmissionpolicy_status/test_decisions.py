@@ -68,7 +68,7 @@ def many(group: str, count: int) -> dict[NamedResource, list[TypeName]]:
 
 
 @cases(
-    "found, expected",
+    "types, expected",
     {
         "about nothing": (ValidatingAdmissionPolicySpec(), []),
         "one type": (spec(rule()), [DEPLOYMENT]),
@@ -83,8 +83,8 @@ def many(group: str, count: int) -> dict[NamedResource, list[TypeName]]:
         "unknown resource": (spec(rule("apps", "v1", "unheardof")), []),
     },
 )
-def test_types_to_check(found: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
-    assert types_to_check(found, lambda named: SERVED.get(named, ())) == expected
+def test_types_to_check(types: ValidatingAdmissionPolicySpec, expected: list[TypeName]) -> None:
+    assert types_to_check(types, lambda named: SERVED.get(named, ())) == expected
 
 
 def test_at_most_ten_types_are_checked() -> None:
@@ -220,8 +220,8 @@ async def test_compiler_errors_have_a_position() -> None:
     },
 )
 async def test_variables_have_types(variables: dict[str, str], expression: str, expected: str) -> None:
-    given = [Variable(name=name, expression=source) for name, source in variables.items()]
-    result = await error_in(expression, has("integer"), variables=given)
+    declared = [Variable(name=name, expression=source) for name, source in variables.items()]
+    result = await error_in(expression, has("integer"), variables=declared)
     assert expected in result
     assert bool(result) is bool(expected)
 

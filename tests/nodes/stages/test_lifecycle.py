@@ -144,9 +144,9 @@ def delay(**parts: Any) -> dict[str, Any]:
     },
 )  # fmt: skip
 def test_delays(spec: dict[str, Any], expected: tuple[float, ...]) -> None:
-    found = stage(**spec)
-    assert delay_range(found, POD, NOW) == expected
-    drawn = draw_delay(found, POD, NOW, Random(1))
+    stage_object = stage(**spec)
+    assert delay_range(stage_object, POD, NOW) == expected
+    drawn = draw_delay(stage_object, POD, NOW, Random(1))
     assert min(expected, default=0.0) <= drawn <= max(expected, default=0.0)
 
 
@@ -188,11 +188,11 @@ def test_changes_of_finalizers(step: ChangeFinalizers, present: list[str], expec
     },
 )  # fmt: skip
 def test_patch_content(patch: dict[str, Any], media: str, expected: Any) -> None:
-    made = stage(steps=[{"patch": patch}])
-    (step,) = made.steps
+    stage_object = stage(steps=[{"patch": patch}])
+    (step,) = stage_object.steps
     assert isinstance(step, ApplyPatch)
-    found, body = patch_body(made, step, POD, {})
-    assert (found, json.loads(body)) == (f"application/{media}+json", expected)
+    patch_object, body = patch_body(stage_object, step, POD, {})
+    assert (patch_object, json.loads(body)) == (f"application/{media}+json", expected)
 
 
 @cases(
@@ -204,9 +204,9 @@ def test_patch_content(patch: dict[str, Any], media: str, expected: Any) -> None
     },
 )
 def test_invalid_patches_are_reported_with_their_position(patch: dict[str, Any], complaint: str) -> None:
-    made = stage(steps=[{"patch": patch}])
-    (step,) = made.steps
+    stage_object = stage(steps=[{"patch": patch}])
+    (step,) = stage_object.steps
     assert isinstance(step, ApplyPatch)
     with pytest.raises(StageError, match=r"f: stage 's': spec\.steps\[0\]\.patch\.template for p") as caught:
-        patch_body(made, step, POD, {})
+        patch_body(stage_object, step, POD, {})
     assert complaint in str(caught.value)

@@ -34,9 +34,9 @@ def test_pods_are_counted_once_and_stay_when_their_node_is_added_again() -> None
     cache.remove_node("a")
     cache.update_node(node("a"))
     assert used(cache, "a") == (1, 1000)
-    gone = cache.remove_pod("ns/p")
-    assert gone is not None
-    assert gone.node_name == "a"
+    removed = cache.remove_pod("ns/p")
+    assert removed is not None
+    assert removed.node_name == "a"
     assert cache.remove_pod("ns/p") is None
     assert used(cache, "a") == (0, 0)
 
@@ -116,7 +116,7 @@ def test_incremental_counts_equal_counts_from_scratch(steps: list[tuple[str, int
     nodes = [node(f"n{number}", labels={HOSTNAME: f"n{number}", ZONE: f"z{number % 2}"}) for number in range(4)]
     matchers = ((frozenset(("ns",)), parse_selector("app=web")),)
     present: dict[int, int] = {}
-    there: dict[int, None] = {}
+    pods: dict[int, None] = {}
     for action, which, kind in steps:
         if action == "place":
             kept.add_pod(bound(pod(f"p{which}", "1", **_spec(kind)), f"n{kind}"))
@@ -126,13 +126,13 @@ def test_incremental_counts_equal_counts_from_scratch(steps: list[tuple[str, int
             present.pop(which, None)
         elif action == "node":
             kept.update_node(nodes[kind])
-            there[kind] = None
+            pods[kind] = None
         else:
             kept.remove_node(f"n{kind}")
-            there.pop(kind, None)
+            pods.pop(kind, None)
         kept.match_counts.get(matchers, include_terminating=False).by_domain(ZONE, kept.topology(ZONE))
     fresh = Cache()
-    for kind in there:
+    for kind in pods:
         fresh.update_node(nodes[kind])
     for which, kind in present.items():
         fresh.add_pod(bound(pod(f"p{which}", "1", **_spec(kind)), f"n{kind}"))

@@ -45,15 +45,15 @@ def means(one: Any, other: Pod) -> bool:
     return bool(other.metadata.labels.get("app") == one.label_selector.match_labels["app"])
 
 
-def is_fine(wanted: Pod, there: Node, crowd: list[tuple[Pod, Node]], nodes: list[Node]) -> bool:
+def is_fine(wanted: Pod, other_pod_node: Node, crowd: list[tuple[Pod, Node]], nodes: list[Node]) -> bool:
     affinity = wanted.spec.affinity
     for constraint in wanted.spec.topology_spread_constraints:
         keys = [item.topology_key for item in wanted.spec.topology_spread_constraints]
         domains = {
             value_of(item, constraint.topology_key): 0 for item in nodes if all(value_of(item, key) for key in keys)
         }
-        mine = value_of(there, constraint.topology_key)
-        if mine is None:
+        own_value = value_of(other_pod_node, constraint.topology_key)
+        if own_value is None:
             return False
         for other, place in crowd:
             at = value_of(place, constraint.topology_key)
@@ -61,26 +61,26 @@ def is_fine(wanted: Pod, there: Node, crowd: list[tuple[Pod, Node]], nodes: list
             if counts and means(constraint, other):
                 domains[at] += 1
         least = min(domains.values(), default=0) if len(domains) >= (constraint.min_domains or 1) else 0
-        if domains.get(mine, 0) + means(constraint, wanted) - least > constraint.max_skew:
+        if domains.get(own_value, 0) + means(constraint, wanted) - least > constraint.max_skew:
             return False
     if affinity is not None and affinity.pod_affinity is not None:
         terms = affinity.pod_affinity.required_during_scheduling_ignored_during_execution
         friends = [(o, p) for o, p in crowd if all(means(t, o) for t in terms)]
         anybody = any(value_of(place, t.topology_key) for _other, place in friends for t in terms)
         for t in terms:
-            mine = value_of(there, t.topology_key)
-            if mine is None:
+            own_value = value_of(other_pod_node, t.topology_key)
+            if own_value is None:
                 return False
             alone = not anybody and all(means(item, wanted) for item in terms)
-            if not alone and not any(value_of(place, t.topology_key) == mine for _other, place in friends):
+            if not alone and not any(value_of(place, t.topology_key) == own_value for _other, place in friends):
                 return False
     return not any(
-        means(t, whom) and value_of(there, t.topology_key) is not None
-        and value_of(there, t.topology_key) == value_of(place, t.topology_key)
+        means(t, whom) and value_of(other_pod_node, t.topology_key) is not None
+        and value_of(other_pod_node, t.topology_key) == value_of(place, t.topology_key)
         for other, place in crowd
-        for who, whom in ((wanted, other), (other, wanted))
-        if who.spec.affinity is not None and who.spec.affinity.pod_anti_affinity is not None
-        for t in who.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+        for pair, whom in ((wanted, other), (other, wanted))
+        if pair.spec.affinity is not None and pair.spec.affinity.pod_anti_affinity is not None
+        for t in pair.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def is_fine(wanted: Pod, there: Node, crowd: list[tuple[Pod, Node]], nodes: list
     rules=RULES,
 )
 def test_filters_by_match_counts_equal_filters_over_all_pods(
-    zones: list[str], first: list[Any], later: list[Any], gone: int, app: str, rules: dict[str, Any]
+    zones: list[str], first: list[Any], later: list[Any], removed: int, app: str, rules: dict[str, Any]
 ) -> None:
     nodes = [
         node(f"n{number}", labels={HOSTNAME: f"n{number}", **({ZONE: zone} if zone else {})})
@@ -106,9 +106,9 @@ def test_filters_by_match_counts_equal_filters_over_all_pods(
         cache.assume_pod(PodInfo(one), f"n{number}")
     assert _fitting(cache, wanted) == _naive(wanted, crowd, nodes)
     # What was counted for that question is kept up to date from here on.
-    for one, _number in crowd[:gone]:
+    for one, _number in crowd[:removed]:
         cache.remove_pod(f"ns/{one.metadata.name}")
-    crowd = crowd[gone:]
+    crowd = crowd[removed:]
     for number, row in enumerate(later):
         crowd.append(_placed(f"q{number}", row))
         cache.assume_pod(PodInfo(crowd[-1][0]), f"n{crowd[-1][1]}")

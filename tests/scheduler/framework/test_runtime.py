@@ -10,7 +10,7 @@ from pilothouse.scheduler.plugins.node_unschedulable import UNSCHEDULABLE
 
 
 @cases(
-    "wanted, there, expected",
+    "wanted, node_pods, expected",
     {
         # nodename/node_name_test.go
         "no node name": (pod(), node(), None),
@@ -26,5 +26,5 @@ from pilothouse.scheduler.plugins.node_unschedulable import UNSCHEDULABLE
         ),
     },
 )
-def test_node_name_and_unschedulable(wanted: Pod, there: Node, expected: Status | None) -> None:
-    assert filter_status(wanted, there) == expected
+def test_node_name_and_unschedulable(wanted: Pod, node_pods: Node, expected: Status | None) -> None:
+    assert filter_status(wanted, node_pods) == expected

@@ -57,13 +57,13 @@ def _state(cache: Cache) -> Any:
 
 
 def victims(result: PostFilterResult) -> tuple[str, list[str], int] | None:
-    found = result.candidate
-    if found is None:
+    candidate = result.candidate
+    if candidate is None:
         return None
     return (
-        found.node_info.name,
-        [placed.pod_info.pod.metadata.name for placed in found.victims],
-        found.num_pdb_violations,
+        candidate.node_info.name,
+        [placed.pod_info.pod.metadata.name for placed in candidate.victims],
+        candidate.num_pdb_violations,
     )
 
 

@@ -165,13 +165,13 @@ def test_nodes_that_pass_the_required_terms(placed: dict[str, list[Pod]], wanted
 def test_statuses() -> None:
     cache = two_zones({"a1": [web()], "b1": [pod("q", affinity=anti_affinity(term(app="web")))]})
     wanted = web("p", affinity={**affinity(term(ZONE, app="web")), **anti_affinity(term(app="web"))})
-    said: dict[str, Status | None] = {
+    expected: dict[str, Status | None] = {
         "a1": ANTI_AFFINITY_RULES_NOT_MATCH,
         "a2": None,
         "b1": AFFINITY_RULES_NOT_MATCH,
         "bare": AFFINITY_RULES_NOT_MATCH,
     }
-    assert statuses(cache, wanted) == said
+    assert statuses(cache, wanted) == expected
     assert statuses(cache, web("p"))["b1"] == EXISTING_ANTI_AFFINITY_RULES_NOT_MATCH
 
 

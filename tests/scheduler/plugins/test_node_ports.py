@@ -14,7 +14,7 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> dict[str, Any
 
 
 @cases(
-    "taken, wanted, fits",
+    "used_ports, wanted, fits",
     {
         # nodeports/node_ports_test.go
         "no host port": ([port(80)], [], True),
@@ -28,8 +28,8 @@ def port(number: int, address: str = "", protocol: str = "TCP") -> dict[str, Any
         "one of two requested ports in use": ([port(8001, "127.0.0.1"), port(8002)], [port(8000), port(8001)], False),
     },
 )
-def test_filter(taken: list[dict[str, Any]], wanted: list[dict[str, Any]], fits: bool) -> None:
-    assert filter_status(pod(ports=wanted), node(), pod("q", ports=taken)) == (None if fits else PORTS_NOT_FREE)
+def test_filter(used_ports: list[dict[str, Any]], wanted: list[dict[str, Any]], fits: bool) -> None:
+    assert filter_status(pod(ports=wanted), node(), pod("q", ports=used_ports)) == (None if fits else PORTS_NOT_FREE)
 
 
 def test_ports_count_of_sidecars_but_not_of_other_init_containers() -> None:

@@ -9,7 +9,7 @@ from pilothouse.scheduler.plugins.node_resources_balanced_allocation import bala
 
 
 @cases(
-    "wanted, there, placed, expected",
+    "wanted, existing, placed, expected",
     {
         # noderesources/balanced_allocation_test.go as of kubernetes#135573: 75 stands for no change
         "balanced before and after": (pod("p", "2", "5000"), node(cpu="4", memory="10000"), [], 75),
@@ -37,5 +37,5 @@ from pilothouse.scheduler.plugins.node_resources_balanced_allocation import bala
         "fraction above 1 is capped": (pod("p", "9", "5000"), node(cpu="4", memory="5000"), [], 75),
     },
 )
-def test_balanced_allocation(wanted: Pod, there: Node, placed: list[Pod], expected: int) -> None:
-    assert balanced_allocation(PodInfo(wanted), info(there, *placed)) == expected
+def test_balanced_allocation(wanted: Pod, existing: Node, placed: list[Pod], expected: int) -> None:
+    assert balanced_allocation(PodInfo(wanted), info(existing, *placed)) == expected

@@ -129,7 +129,7 @@ def test_the_number_of_pods_is_limited() -> None:
 
 
 @cases(
-    "wanted, there, placed, expected",
+    "wanted, existing, placed, expected",
     {
         # noderesources/least_allocated_test.go
         "no requests": (pod("p", "0", "0"), node(cpu="4", memory="10000"), [], 100),
@@ -183,5 +183,5 @@ def test_the_number_of_pods_is_limited() -> None:
         ),
     },
 )
-def test_least_allocated(wanted: Pod, there: Node, placed: list[Pod], expected: int) -> None:
-    assert least_allocated(PodInfo(wanted), info(there, *placed)) == expected
+def test_least_allocated(wanted: Pod, existing: Node, placed: list[Pod], expected: int) -> None:
+    assert least_allocated(PodInfo(wanted), info(existing, *placed)) == expected

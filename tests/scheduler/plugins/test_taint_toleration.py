@@ -15,7 +15,7 @@ TAINT = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
 
 
 @cases(
-    "wanted, there, expected",
+    "wanted, existing, expected",
     {
         # tainttoleration/taint_toleration_test.go
         "a taint without a toleration": (pod(), node(taints=[TAINT]), UNTOLERATED_TAINT),
@@ -47,8 +47,8 @@ TAINT = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
         "PreferNoSchedule does not filter": (pod(), node(taints=[{**TAINT, "effect": "PreferNoSchedule"}]), None),
     },
 )
-def test_filter(wanted: Pod, there: Node, expected: Status | None) -> None:
-    assert filter_status(wanted, there) == expected
+def test_filter(wanted: Pod, existing: Node, expected: Status | None) -> None:
+    assert filter_status(wanted, existing) == expected
 
 
 SOFT = "PreferNoSchedule"

@@ -107,7 +107,7 @@ async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> Non
 
 
 @pytest.mark.parametrize(
-    ("on", "there", "message"),
+    ("on", "existing", "message"),
     [
         (
             "elsewhere",
@@ -118,16 +118,16 @@ async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> Non
         ("", False, '0/2 nodes are available: persistentvolume "v" not found. not found'),
     ],
 )
-async def test_a_volume_that_no_node_can_reach(world: World, on: str, there: bool, message: str) -> None:
+async def test_a_volume_that_no_node_can_reach(world: World, on: str, existing: bool, message: str) -> None:
     await create_class(world, **LATER)
     await create_claim(world)
-    if there:
+    if existing:
         await create_volume(world, on=on)
     await bind(world)
     await make_pod(world)
     await asyncio.sleep(1)
     assert await why(world) == message
-    if there:
+    if existing:
         await world.create_node("elsewhere")
         await world.label_node("elsewhere", "kubernetes.io/hostname", "elsewhere")
     else:

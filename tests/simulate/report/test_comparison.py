@@ -51,9 +51,9 @@ def test_medians_and_ranges() -> None:
 def test_the_worst_run_has_a_complete_report() -> None:
     few = ExpectationResult(kind="always", name="few", outcome="violated", at=40.0, message="it does not hold")
     text = " ".join(page_of(comparison_html(RUNS, runs=6, replay="again", expectations=[few])).texts)
-    _before, _found, shown = text.partition("The worst run: seed 2 with surge=5 always few: it does not hold")
+    _before, _title, worst_run = text.partition("The worst run: seed 2 with surge=5 always few: it does not hold")
     for expected in ("few always ✗ violated it does not hold 40s", "Pods of each workload", "Repeat this run:  again"):
-        assert expected in shown, expected
+        assert expected in worst_run, expected
 
 
 def test_runs_that_were_not_recorded_are_counted() -> None:

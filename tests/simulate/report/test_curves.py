@@ -23,7 +23,7 @@ SCALE = Scale(100.0, 100.0, 10.0)
 
 
 @cases(
-    "given, expected",
+    "points, expected",
     {
         "empty": (Steps(), []),
         "one value": (steps((0, 3)), [Column(236, 3, 3, 3)]),
@@ -36,32 +36,32 @@ SCALE = Scale(100.0, 100.0, 10.0)
         "beyond the end": (steps((0, 3), (900, 5)), [Column(236, 3, 3, 3), Column(1036, 5, 5, 5)]),
     },
 )  # fmt: skip
-def test_columns(given: Steps, expected: list[Column]) -> None:
-    assert columns_of(given, AXIS) == expected
+def test_columns(points: Steps, expected: list[Column]) -> None:
+    assert columns_of(points, AXIS) == expected
 
 
 @cases(
-    "given, expected",
+    "points, expected",
     {
         "empty": (Steps(), ""),
         "a step up": (steps((0, 0), (10, 5)), "M236 100H246V50H1036"),
         "peak within a column": (steps((0, 2), (10, 9), (10.1, 2)), "M236 80H246V10V80H1036"),
     },
 )
-def test_lines(given: Steps, expected: str) -> None:
-    assert line_path(given, AXIS, SCALE) == expected
+def test_lines(points: Steps, expected: str) -> None:
+    assert line_path(points, AXIS, SCALE) == expected
 
 
 @cases(
-    "given, expected",
+    "points, expected",
     {
         "always 0": (steps((0, 0)), ""),
         "interval": (steps((0, 0), (10, 5), (20, 0)), "M246 100V50H256V100H246Z"),
         "a peak within a column": (steps((0, 0), (10, 9), (10.1, 0)), "M246 100V10H247.2V100H246Z"),
     },
 )
-def test_areas(given: Steps, expected: str) -> None:
-    assert area_path(given, AXIS, SCALE) == expected
+def test_areas(points: Steps, expected: str) -> None:
+    assert area_path(points, AXIS, SCALE) == expected
 
 
 def test_bands_lie_upon_each_other() -> None:

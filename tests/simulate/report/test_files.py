@@ -72,7 +72,7 @@ def page_of(text: str) -> _Page:
 
 
 @cases(
-    "given, expected",
+    "value, expected",
     {
         "content is escaped": (element("text", "a<b>&"), "<text>a&lt;b&gt;&amp;</text>"),
         "attributes are escaped": (element("g", title='"><script>'), '<g title="&quot;&gt;&lt;script&gt;"></g>'),
@@ -83,8 +83,8 @@ def page_of(text: str) -> _Page:
         "bidirectional control characters": (element("text", "a\u202eb"), "<text>a\ufffdb</text>"),
     },
 )  # fmt: skip
-def test_markup(given: Markup, expected: str) -> None:
-    assert given.text == expected
+def test_markup(value: Markup, expected: str) -> None:
+    assert value.text == expected
 
 
 @pytest.mark.parametrize("text", ["web", HOSTILE], ids=["plain", "hostile"])

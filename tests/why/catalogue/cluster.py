@@ -95,8 +95,8 @@ class ScenarioCluster:
         """Reserve nodes."""
         with self._lock:
             assert len(self._spare) >= count, "no node is left: raise SPARE_NODES in conftest.py"
-            taken, self._spare = self._spare[:count], self._spare[count:]
-        return taken
+            nodes, self._spare = self._spare[:count], self._spare[count:]
+        return nodes
 
     def close(self) -> None:
         """Close the connections, and stop the thread."""

@@ -81,16 +81,16 @@ class Scenario:
         """The names of the pods that are not terminating."""
         return [pod["metadata"]["name"] for pod in self.objects("pods") if "deletionTimestamp" not in pod["metadata"]]
 
-    def until(self, condition: Callable[[], object], what: str) -> None:
+    def until(self, condition: Callable[[], object], description: str) -> None:
         """Wait until the condition is true."""
-        until(condition, f"{self.namespace}: {what}", SECONDS)
+        until(condition, f"{self.namespace}: {description}", SECONDS)
 
     def until_ready(self, count: int) -> list[str]:
         """Wait for exactly ``count`` pods, all ready, and return their names."""
         self.until(lambda: [is_ready(pod) for pod in self.objects("pods")] == [True] * count, f"{count} pods are ready")
         return self.pods()
 
-    def until_some(self, resource: str, matches: Callable[[Doc], object], what: str) -> str:
+    def until_some(self, resource: str, matches: Callable[[Doc], object], description: str) -> str:
         """Wait for a matching object, and return its name."""
         result: list[str] = []
 
@@ -98,7 +98,7 @@ class Scenario:
             result[:] = [obj["metadata"]["name"] for obj in self.objects(resource) if matches(obj)]
             return result
 
-        self.until(look, what)
+        self.until(look, description)
         return result[0]
 
     def until_gone(self, resource: str, name: str) -> None:

@@ -32,8 +32,8 @@ def test_a_namespace_with_an_object_that_is_held(scenario: Scenario) -> None:
     )
     explanation = scenario.why(f"ns/{name}")
     assert explanation.state == "terminating"
-    (held,) = explanation.steps[0].because
-    assert held.text.startswith("configmap/held is held by the finalizer example.com/hold: a program outside")
+    (because,) = explanation.steps[0].because
+    assert because.text.startswith("configmap/held is held by the finalizer example.com/hold: a program outside")
     assert [(root.object, root.by) for root in explanation.roots() if root.root == "user"] == [
         (f"namespace/{name}", f"{ADMIN} delete")
     ]

@@ -25,12 +25,12 @@ def test_the_image_is_not_there(scenario: Scenario) -> None:
     scenario("set", "image", "deployment/web", "main=nginx:404")
     scenario.until(lambda: any("Pull" in waiting_reason(pod) for pod in scenario.objects("pods")), "the pull fails")
     (new,) = set(scenario.pods()) - {old}
-    held = f"pod/{new} < pod/{new} by replicaset-controller {SET}"
+    step = f"pod/{new} < pod/{new} by replicaset-controller {SET}"
     explanation = scenario.why(f"pod/{new}")
-    assert_explains(explanation, "not started", held)
+    assert_explains(explanation, "not started", step)
     assert "the image nginx:404 of container main can't be pulled" in whole_text(explanation)
     rollout = scenario.why("deployment/web")
-    assert_explains(rollout, "rolling out", f"deployment/web < {held}")
+    assert_explains(rollout, "rolling out", f"deployment/web < {step}")
     bounds = "maxSurge 25% (0.25, rounded up to 1), maxUnavailable 25% (0.25, rounded down to 0): at most 2 pods"
     assert f"{bounds}, at least 1 available" in whole_text(rollout)
 

@@ -98,18 +98,18 @@ def test_a_quota_is_used_up(scenario: Scenario) -> None:
     scenario.until_ready(1)
     (owner,) = scenario.objects("replicasets")
     explanation = scenario.why(f"rs/{owner['metadata']['name']}")
-    held = "replicaset/web-*"
+    rejected_owner = "replicaset/web-*"
     assert_explains(
         explanation,
         "not ready",
-        f"{held} < {held} < resourcequota/small by {ADMIN} create* [user]",
-        f"{held} < {held} by deployment-controller < deployment/web by {ADMIN} apply* [user]",
+        f"{rejected_owner} < {rejected_owner} < resourcequota/small by {ADMIN} create* [user]",
+        f"{rejected_owner} < {rejected_owner} by deployment-controller < deployment/web by {ADMIN} apply* [user]",
     )
     assert "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1" in whole_text(explanation)
     assert_explains(
         scenario.why("deployment/web"),
         "rolling out",
-        f"deployment/web < {held} < resourcequota/small by {ADMIN} create* [user]",
+        f"deployment/web < {rejected_owner} < resourcequota/small by {ADMIN} create* [user]",
         f"deployment/web < deployment/web by {ADMIN} apply* [user]",
     )
 

@@ -14,26 +14,26 @@ def scale(scenario: Scenario, replicas: int) -> tuple[set[str], set[str]]:
 
 def test_scaled_down(scenario: Scenario) -> None:
     scenario.deployment(replicas=3)
-    (gone,), _ = scale(scenario, 2)
-    result = scenario.why_by_command(f"pod/{gone}")
+    (deleted,), _ = scale(scenario, 2)
+    result = scenario.why_by_command(f"pod/{deleted}")
     assert_explains(
         result,
         "deleted",
-        f"""pod/{gone} by replicaset-controller < replicaset/web-* by deployment-controller
+        f"""pod/{deleted} by replicaset-controller < replicaset/web-* by deployment-controller
             < deployment/web by {ADMIN} scale* [user]""",
     )
     assert "wants 2 of 3" in result.steps[0].decision
     ranking = [line for line in result.steps[0].table if "created" in line]
     assert len(ranking) == 3
-    assert ranking[0].startswith(f"-> {gone}, node-")
+    assert ranking[0].startswith(f"-> {deleted}, node-")
 
 
 def test_scaled_down_and_up_again(scenario: Scenario) -> None:
     """Later changes are due to the second command alone, earlier ones to the first."""
     scenario.deployment(replicas=3)
-    (gone,), _ = scale(scenario, 2)
+    (deleted,), _ = scale(scenario, 2)
     _, (new,) = scale(scenario, 3)
-    down, up = scenario.why(f"pod/{gone}"), scenario.why(f"pod/{new}")
+    down, up = scenario.why(f"pod/{deleted}"), scenario.why(f"pod/{new}")
     assert root_texts(down) == ["deployment/web changed: spec.replicas: 3 -> 2"]
     assert root_texts(up) == ["deployment/web changed: spec.replicas: 2 -> 3"]
 

@@ -80,20 +80,20 @@ def test_too_long_line_is_skipped(tmp_path: Path, compressed: bool, place: str) 
 
 
 @cases(
-    "tail, said",
+    "tail, message",
     {
         "cut off": (slice(0, -20), "the compressed file ends in the middle"),
         "trailing garbage": (slice(0, None), "what follows can't be decompressed"),
     },
 )
-def test_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, tail: slice, said: str) -> None:
+def test_damaged_gzip_file_is_read_up_to_the_damage(tmp_path: Path, tail: slice, message: str) -> None:
     stored = gzip.compress(_content(200, 3))[tail]
     path = tmp_path / "log.gz"
     path.write_bytes(stored if tail.stop else stored + b"garbage garbage")
     with contextlib.closing(open_log(str(path))) as file:
         result = list(itertools.chain.from_iterable(file.blocks()))
     assert len(result) > 100
-    assert list(file.damage) == [said]
+    assert list(file.damage) == [message]
 
 
 def test_decompression_bomb_uses_bounded_memory(tmp_path: Path) -> None:

@@ -26,20 +26,20 @@ METADATA = "metadata"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LoggedCluster]:
-    with kube_controller_manager_cluster(METADATA) as found:
-        yield found
+    with kube_controller_manager_cluster(METADATA) as recorded_cluster:
+        yield recorded_cluster
 
 
 def test_scaled_down(cluster: ScenarioCluster) -> None:
     scenario = Scenario(cluster, "scaled-down")
     before = scenario.deployment(replicas=3)
     scenario("scale", "deployment", "web", "--replicas=2")
-    (gone,) = set(before) - set(scenario.until_ready(2))
-    explanation = scenario.why(f"pod/{gone}")
+    (deleted,) = set(before) - set(scenario.until_ready(2))
+    explanation = scenario.why(f"pod/{deleted}")
     assert_explains(
         explanation,
         "deleted",
-        f"""pod/{gone} by replicaset-controller {GO} < replicaset/web-* by deployment-controller {GO}
+        f"""pod/{deleted} by replicaset-controller {GO} < replicaset/web-* by deployment-controller {GO}
             < deployment/web by {ADMIN} scale* [user]""",
     )
     assert "the reason was not recorded" in whole_text(explanation)
@@ -107,18 +107,18 @@ def test_only_metadata(cluster: LoggedCluster, tmp_path: Path, monkeypatch: pyte
     scenario = Scenario(cluster, METADATA)
     before = scenario.deployment(replicas=2)
     scenario("scale", "deployment", "web", "--replicas=1")
-    (gone,) = set(before) - set(scenario.until_ready(1))
+    (deleted,) = set(before) - set(scenario.until_ready(1))
     (whole,), log = cluster.sources, tmp_path / "audit.log"
 
     def written() -> bool:
         """What a policy for this namespace alone would have left."""
         lines = [line for line in Path(whole.path).read_text().splitlines(True) if '"level":"Metadata"' in line]
         log.write_text("".join(line for line in lines if f'"namespace":"{METADATA}"' in line))
-        return any('"verb":"delete"' in line and f"/pods/{gone}" in line for line in lines)
+        return any('"verb":"delete"' in line and f"/pods/{deleted}" in line for line in lines)
 
     until(written, "the log has its deletion")
     monkeypatch.setattr(cluster, "sources", [LogSource(whole.kind, str(log))])
-    explanation = scenario.why(f"pod/{gone}")
+    explanation = scenario.why(f"pod/{deleted}")
     assert explanation.state == "deleted"
     assert explanation.steps[0].by == f"replicaset-controller {GO}"
     assert "what writes changed: the audit log has the level Metadata, and no objects" in explanation.unseen

@@ -89,9 +89,9 @@ async def test_reading_time_is_bounded(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.log").write_bytes(line(event(number)) * 10)
     async with index_of(tmp_path / "*.log", seconds=0) as index:
-        said = list(index.unseen)
-        assert len(said) == 3
-        assert said[-1].endswith(": not read, 0 seconds were over before")
+        unread = list(index.unseen)
+        assert len(unread) == 3
+        assert unread[-1].endswith(": not read, 0 seconds were over before")
 
 
 @pytest.mark.real_loop

@@ -55,11 +55,14 @@ async def test_get_calls_the_webhook_each_time(api: Api) -> None:
     hook = await served(api)
     await api.create(V1, v1_thing())
     for _ in range(2):
-        got = await api.get(V2 + "/a")
-    assert (got.body["apiVersion"], spec_of(got)) == ("example.com/v2", {"host": "h", "port": "1", "mode": "one"})
+        response = await api.get(V2 + "/a")
+    assert (response.body["apiVersion"], spec_of(response)) == (
+        "example.com/v2",
+        {"host": "h", "port": "1", "mode": "one"},
+    )
     assert len(hook.calls) == 2
     for _ in range(2):
-        assert (await api.get(V2 + "/a?resourceVersion=0")).body == got.body
+        assert (await api.get(V2 + "/a?resourceVersion=0")).body == response.body
     assert len(hook.calls) <= 1
 
 
@@ -150,9 +153,9 @@ async def test_tables_have_the_columns_of_the_requested_version(api: Api) -> Non
 async def test_updates_in_each_version(api: Api) -> None:
     hook = await served(api)
     await api.create(V1, v1_thing())
-    seen = (await api.get(V2 + "/a")).body
-    seen["spec"] |= {"host": "other", "late": "x"}
-    put = await api.put(V2 + "/a", seen)
+    updated = (await api.get(V2 + "/a")).body
+    updated["spec"] |= {"host": "other", "late": "x"}
+    put = await api.put(V2 + "/a", updated)
     assert put.status == 200, put.text
     assert spec_of(put) == {"host": "other", "port": "1", "mode": "one"}  # v1 does not know the field
     assert stored(api)["spec"] == {"hostPort": "other:1", "mode": "one"}
@@ -163,7 +166,7 @@ async def test_updates_in_each_version(api: Api) -> None:
     patched = await api.patch(V2 + "/a", operations, JSON_PATCH)
     assert spec_of(patched)["host"] == "third"
     assert spec_of(await api.get(V1 + "/a"))["hostPort"] == "third:2"
-    assert (await api.put(V2 + "/a", seen)).status == 409
+    assert (await api.put(V2 + "/a", updated)).status == 409
     assert hook.asked
 
 
@@ -174,9 +177,9 @@ async def test_no_op_update_is_not_written(api: Api) -> None:
     del crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["late"]
     await api.create(DEFINITIONS, crd)
     await api.create(V1, v1_thing(mode="one"))
-    seen = await api.get(V2 + "/a")
-    for again in (await api.put(V2 + "/a", seen.body), await api.patch(V2 + "/a", {})):
-        assert again.meta["resourceVersion"] == seen.meta["resourceVersion"]
+    unchanged = await api.get(V2 + "/a")
+    for again in (await api.put(V2 + "/a", unchanged.body), await api.patch(V2 + "/a", {})):
+        assert again.meta["resourceVersion"] == unchanged.meta["resourceVersion"]
 
 
 async def test_status_and_scale_in_each_version(api: Api) -> None:
@@ -229,8 +232,8 @@ async def test_webhook_may_change_only_labels_and_annotations(api: Api) -> None:
     await served(api, mutating)
     created = await api.create(V1, v1_thing())
     assert "labels" not in created["metadata"]
-    got = await api.get(V2 + "/a")
-    assert got.meta == {
+    converted = await api.get(V2 + "/a")
+    assert converted.meta == {
         **created["metadata"],
         "labels": {"to": "example.com.v2"},
         "annotations": {"to": "example.com/v2"},
@@ -323,9 +326,9 @@ async def test_converted_objects_are_pruned_and_normalized(api: Api) -> None:
 
     await served(api, odd)
     await api.create(V1, v1_thing())
-    got = await api.get(V2 + "/a")
-    assert spec_of(got) == {"host": "h", "port": "1", "mode": "one", "count": 3, "late": None}
-    assert '"count":3,' in got.text
-    assert "other" not in got.body
+    converted = await api.get(V2 + "/a")
+    assert spec_of(converted) == {"host": "h", "port": "1", "mode": "one", "count": 3, "late": None}
+    assert '"count":3,' in converted.text
+    assert "other" not in converted.body
     created = await api.post(V2, v2_thing("b"))
     assert "garbage" not in created.text

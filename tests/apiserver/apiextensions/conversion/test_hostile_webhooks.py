@@ -161,10 +161,10 @@ NO_JSON = "couldn't get version/kind; json parse error: "
 async def test_hostile_webhook_fails_only_its_own_requests(hooks: Hooks, serve: Serve, expected: str) -> None:
     api = await served(hooks)
     hooks.serve = serve
-    got = await api.get(V2 + "/t0000")
-    assert got.status == 500 or (got.status == 200 and not expected), got.text[:300]
-    assert expected in got.message
-    assert len(got.text) < 20_000
+    response = await api.get(V2 + "/t0000")
+    assert response.status == 500 or (response.status == 200 and not expected), response.text[:300]
+    assert expected in response.message
+    assert len(response.text) < 20_000
     hooks.serve = convert
     assert (await api.get(V2 + "/t0000")).body["spec"]["host"] == "h"
     assert (await api.get(V1 + "/t0000")).status == 200
@@ -183,8 +183,8 @@ async def test_slow_response_times_out(hooks: Hooks, monkeypatch: pytest.MonkeyP
         others += 1
         await asyncio.sleep(0.01)
     assert others > 1, "others are served meanwhile"
-    got = slow.result()
-    assert (got.status, "context deadline exceeded (Client.Timeout" in got.message) == (500, True)
+    response = slow.result()
+    assert (response.status, "context deadline exceeded (Client.Timeout" in response.message) == (500, True)
     await api.server.close()
 
 

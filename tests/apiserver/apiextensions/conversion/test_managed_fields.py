@@ -26,12 +26,12 @@ def managers(answer: Answer) -> list[tuple[str, str, str]]:
 
 
 def fields(answer: Answer, manager: str) -> Any:
-    (found,) = [
+    (field_sets,) = [
         managed_field["fieldsV1"]
         for managed_field in answer.meta["managedFields"]
         if managed_field["manager"] == manager
     ]
-    return found.get("f:spec")
+    return field_sets.get("f:spec")
 
 
 async def test_managed_fields_keep_their_api_version(api: Api) -> None:

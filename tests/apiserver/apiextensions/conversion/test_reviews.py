@@ -265,7 +265,7 @@ def answered(metadata: Any = None, **more: Any) -> Object:
 
 
 @cases(
-    "given, alone, among",
+    "converted_objects, alone, among",
     {
         "another version": (
             answered(apiVersion="example.com/v3"),
@@ -313,10 +313,10 @@ def answered(metadata: Any = None, **more: Any) -> Object:
         ),
     },
 )
-def test_invalid_converted_objects(given: Any, alone: str, among: str) -> None:
+def test_invalid_converted_objects(converted_objects: Any, alone: str, among: str) -> None:
     for of_list, index, expected in ((False, 0, alone), (True, 3, among)):
         with pytest.raises(ReviewError) as raised:
-            converted_object(ORIGINAL, given, "example.com/v2", index, of_list=of_list)
+            converted_object(ORIGINAL, converted_objects, "example.com/v2", index, of_list=of_list)
         assert str(raised.value) == expected
 
 
@@ -324,12 +324,12 @@ def test_converted_object_keeps_its_metadata() -> None:
     converted = answered(
         {"resourceVersion": "42", "generation": 42, "finalizers": ["foo"], "garbage": 1, "labels": {"a": "b"}}
     )
-    taken = converted_object(ORIGINAL, converted, "example.com/v2", 0, of_list=False)
-    assert taken == {**converted, "metadata": {**ORIGINAL["metadata"], "labels": {"a": "b"}}}  # type: ignore[dict-item]
+    result = converted_object(ORIGINAL, converted, "example.com/v2", 0, of_list=False)
+    assert result == {**converted, "metadata": {**ORIGINAL["metadata"], "labels": {"a": "b"}}}  # type: ignore[dict-item]
 
 
 def test_webhook_messages_are_truncated() -> None:
-    for given in (answered({"name": "x" * 100_000}), {"apiVersion": "x" * 100_000}, answered(kind="k" * 100_000)):
+    for converted in (answered({"name": "x" * 100_000}), {"apiVersion": "x" * 100_000}, answered(kind="k" * 100_000)):
         with pytest.raises(ReviewError) as raised:
-            converted_object(ORIGINAL, given, "example.com/v2", 0, of_list=False)
+            converted_object(ORIGINAL, converted, "example.com/v2", 0, of_list=False)
         assert len(str(raised.value)) < 2 * reviews.MAX_TEXT

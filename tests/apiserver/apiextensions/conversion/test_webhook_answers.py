@@ -135,9 +135,9 @@ def _converted(change: Any) -> Any:
 async def test_invalid_response_errors(api: Api, answer: Any, message: str) -> None:
     hook = await served(api, answer)
     created = await api.create(V1, v1_thing())
-    got = await api.get(V2 + "/a")
+    response = await api.get(V2 + "/a")
     message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", created["metadata"]["uid"])
-    assert (got.status, got.message) == (500, FAILED + message)
+    assert (response.status, response.message) == (500, FAILED + message)
 
 
 async def test_errors_without_the_webhook_name(api: Api) -> None:
@@ -159,8 +159,8 @@ async def test_webhook_times_out_after_thirty_seconds(api: Api) -> None:
     await api.create(V1, v1_thing())
     hook.seconds = 31
     began = api.env.monotonic()
-    got = await api.get(V2 + "/a")
-    assert (got.status, got.message) == (
+    response = await api.get(V2 + "/a")
+    assert (response.status, response.message) == (
         500,
         FAILED + f'failed: Post "{CALLED}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)',
     )

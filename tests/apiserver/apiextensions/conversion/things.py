@@ -130,10 +130,10 @@ class Hook:
     @property
     def calls(self) -> list[tuple[list[str], str]]:
         """The object names and desired version of each call since the last read."""
-        asked, self.asked = self.asked, []
+        requests, self.asked = self.asked, []
         return [
             ([obj["metadata"]["name"] for obj in request["objects"]], request["desiredAPIVersion"].rpartition("/")[2])
-            for request in asked
+            for request in requests
         ]
 
 
