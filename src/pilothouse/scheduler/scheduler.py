@@ -336,7 +336,14 @@ class Scheduler:
         name, victims = candidate.node_info.name, candidate.victims
         self._log.info("Preempting", v=2, pod=pod_key(pod), node=name, victims=len(victims))
         record_decision(default_preemption.describe(pod_info, result))
-        return await self._api_calls.preempt_pods([pod_state.pod for pod_state in victims], pod, name)
+        bound: list[Pod] = []
+        for pod_state in victims:
+            # One that waits for its volumes need not be deleted: it is scheduled again.
+            if pod_state.assumed and self._volume_binder.cancel_binding(pod_state.uid):
+                self._api_calls.record_preempted(pod_state.pod, pod, name, in_memory=True)
+            else:
+                bound.append(pod_state.pod)
+        return await self._api_calls.preempt_pods(bound, pod, name)
 
     # Binding cycle
 

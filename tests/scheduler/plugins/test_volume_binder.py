@@ -364,3 +364,24 @@ async def test_claims_on_a_server_without_capacities_and_with_fewer_permissions(
     await make_pod(world)
     await asyncio.sleep(1)
     assert await selected(world)
+
+
+async def test_a_victim_that_waits_for_its_volumes_is_not_deleted(world: World) -> None:
+    await create_priority_classes(world)
+    await create_class(world, **LATER)
+    await create_claim(world)
+    await make_pod(world, cpu="3", nodeSelector=ON_A)
+    await asyncio.sleep(1)
+    assert await selected(world) == "a"
+    await world.create_pod("high", cpu="3", priorityClassName="high", nodeSelector=ON_A)
+    await asyncio.sleep(1)
+    victim, preemptor = await world.existing(), await world.existing("high")
+    assert victim.metadata.deletion_timestamp is None
+    assert preemptor.spec.node_name == "a"
+    events = [(e.reason, e.message) for e in await world.events() if e.involved_object.name == "p"]
+    assert events[:2] == [
+        ("Preempted", f"Preempted by pod {preemptor.metadata.uid} on node a (in kube-scheduler memory)."),
+        ("FailedScheduling", 'running PreBind plugin "VolumeBinding": binding volumes: context canceled'),
+    ]
+    await asyncio.sleep(5)
+    assert "1 Insufficient cpu" in await why(world)

@@ -125,9 +125,15 @@ class ApiCalls:
         except (ApiError, OSError) as error:
             self._log.error("Tried to preempt pod", error=error, pod=f"{meta.namespace}/{meta.name}")
             return False
-        note = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
-        self.recorder.event(object_reference(PODS, meta), "Normal", "Preempted", note)
+        self.record_preempted(victim, preemptor, node_name)
         return True
+
+    def record_preempted(self, victim: Pod, preemptor: Pod, node_name: str, *, in_memory: bool = False) -> None:
+        """Record the event of a victim. ``in_memory``: it was not bound yet, and is scheduled again."""
+        note = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
+        if in_memory:
+            note += " (in kube-scheduler memory)."
+        self.recorder.event(object_reference(PODS, victim.metadata), "Normal", "Preempted", note)
 
     async def _patch_status(self, pod: Pod, patch: dict[str, Any], failure: str) -> None:
         meta = pod.metadata

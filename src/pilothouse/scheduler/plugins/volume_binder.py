@@ -80,6 +80,8 @@ class VolumeBinder:
         """The node that was chosen for the volume of each claim, until the claim has the annotation."""
         self._wakeups: dict[str, asyncio.Event] = {}
         """Set when a pod that waits for its volumes should check them, by the uid of the pod."""
+        self._canceled: set[str] = set()
+        """The uids of waiting pods that were preempted."""
         self._waiting_pods: dict[str, dict[str, None]] = {}
         """The uids of the pods that wait for a claim, by the key of the claim."""
         self.version = 0
@@ -142,6 +144,15 @@ class VolumeBinder:
         activation = self._wakeups.get(uid)
         if activation is not None:
             activation.set()
+
+    def cancel_binding(self, uid: str) -> bool:
+        """Have the pod stop waiting for its volumes, as it is preempted. Returns whether it was waiting."""
+        activation = self._wakeups.get(uid)
+        if activation is None:
+            return False
+        self._canceled.add(uid)
+        activation.set()
+        return True
 
     def node_deleted(self) -> None:
         """Check for waiting pods whether their node still exists."""
@@ -267,7 +278,7 @@ class VolumeBinder:
         self, assumed_volumes: AssumedVolumes, node: Callable[[], Node | None], desired: Callable[[], bool]
     ) -> None:
         """Return once all claims are bound. Raises ``BindingError`` if they will not be: the pod is not ``desired`` any
-        more, its node was deleted, the provisioner gave up, or it takes too long."""
+        more or was preempted, its node was deleted, the provisioner gave up, or it takes too long."""
         uid = assumed_volumes.uid
         activation = self._wakeups[uid] = asyncio.Event()
         for claim in assumed_volumes.written:
@@ -277,10 +288,13 @@ class VolumeBinder:
                 while not self._check_bindings(assumed_volumes, node(), desired()):
                     activation.clear()
                     await activation.wait()
+                    if uid in self._canceled:
+                        raise BindingError("context canceled")
         except TimeoutError:
             raise BindingError("context deadline exceeded") from None
         finally:
             del self._wakeups[uid]
+            self._canceled.discard(uid)
             for claim in assumed_volumes.written:
                 pods = self._waiting_pods[claim]
                 del pods[uid]
