@@ -1,13 +1,16 @@
 """``pilothouse bugs``: output and exit codes."""
 
+import os
 import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from pilothouse.cli.dispatch import main
-from pilothouse.simulate.bugs import catalogue
+from pilothouse.simulate.bugs import catalogue, running
 from pilothouse.simulate.bugs.declaration import Unguarded
 
 
@@ -113,3 +116,18 @@ def test_a_run_that_is_not_as_declared_is_an_error(
 def test_invalid_command_lines(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bugs", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_signal_leaves_the_results_so_far(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    run = running.run
+
+    def terminated(*arguments: Any, **options: Any) -> running.Outcome:
+        if options["unguarded"]:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return run(*arguments, **options)
+
+    monkeypatch.setattr(running, "run", terminated)
+    assert main(["bugs", "run", "--all", "--scenario", "lag", "-o", "json"]) == 143
+    done = capfd.readouterr()
+    assert [outcome["unguarded"] for outcome in msgspec.json.decode(done.out)] == [False]
+    assert re.search(r"SIGTERM: the results so far are written; .*\ninterrupted after 1 of \d+ runs\n", done.err)

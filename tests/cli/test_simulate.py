@@ -1,5 +1,6 @@
 """``pilothouse simulate``: output, files and exit codes."""
 
+import json
 import os
 import re
 import shlex
@@ -61,7 +62,8 @@ def test_passing_scenario(path: str, capsys: pytest.CaptureFixture[str]) -> None
 def test_failure_is_shrunk_and_can_be_replayed(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", path, "--seeds", "3-5", *HERE]) == 1
     out = capsys.readouterr().out
-    assert "seed 3 fails after 20s: always few: it does not hold" in out
+    assert "seed 3 fails after 50s: always few: it does not hold" in out  # with all parts
+    assert "  with these it fails after 20s: always few: it does not hold" in out
     assert "why it was written" in out
     assert "1 of 5 actions and faults reproduce the failure" in out
     assert "    [1] at 20s: scale deployments/web replicas 5\n" in out
@@ -165,8 +167,14 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_ctrl_c_ends_all_processes(path: str) -> None:
-    words = ["simulate", path, *HOLDS, "--seeds", "1-100000", "--jobs", "2"]
+@pytest.mark.parametrize(
+    ("sent", "code"), [pytest.param(signal.SIGINT, 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM")]
+)
+def test_a_signal_ends_all_processes_and_leaves_the_results_so_far(
+    path: str, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    junit, output = tmp_path / "junit.xml", ("-o", "json") if sent == signal.SIGTERM else ()
+    words = ["simulate", path, *HOLDS, "--seeds", "1-100000", "--jobs", "2", "--junit", str(junit), *output]
     # What runs in the background of a script ignores the signal, and so would its children.
     command = [sys.executable, "-c", _HEARS_CTRL_C, *words]
     environment = {**os.environ, "COLUMNS": "120"}
@@ -180,14 +188,21 @@ def test_ctrl_c_ends_all_processes(path: str) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(1.0)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        # A terminal sends Ctrl-C to all processes, a CI service SIGTERM to the first one.
+        os.killpg(process.pid, sent) if sent == signal.SIGINT else process.send_signal(sent)
         out, err = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert process.returncode == 130
-    assert re.search(r"growth: [\d,]+ of 100,000 runs, [\d,]+ passed, 0 failed", out)
-    assert err == "interrupted\n"
+    assert process.returncode == code, err
+    if output:
+        assert json.loads(out)["interrupted"]
+    else:
+        assert re.search(r"growth: [\d,]+ of 100,000 runs, [\d,]+ passed, 0 failed", out)
+    at_once = f"\n{sent.name}: the results so far are written; a second signal ends at once\n"
+    assert err.endswith(at_once + ("" if output else "interrupted\n")), err
     assert not [child for child in result if Path(f"/proc/{child}").exists()]
+    (error,) = ET.parse(junit).iter("error")
+    assert re.fullmatch(rf"{sent.name} after \d+ of 100000 runs", error.get("message", ""))
 
 
 @pytest.mark.parametrize(

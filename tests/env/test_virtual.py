@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pilothouse.env import Env, Log
+from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.logging import configure
 from pilothouse.env.periodic import repeat
 from pilothouse.env.virtual import START, Stuck, VirtualClock, VirtualLoop, run
@@ -250,3 +250,32 @@ async def test_repeat_runs_in_the_timer_and_ends_with_an_exception(env: Env) -> 
     assert at == [30.0, 60.0, 90.0]
     await asyncio.sleep(60.0)
     assert len(at) == 3
+
+
+@pytest.mark.parametrize("in_group", [True, False])
+def test_ctrl_c_ends_the_run_after_its_tasks_have_cleaned_up(in_group: bool) -> None:
+    """It leaves through every task that passes it on, and each is waited for."""
+    cleaned: list[str] = []
+
+    async def waits(name: str) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(1)
+            cleaned.append(name)
+
+    async def interrupted() -> None:
+        await asyncio.sleep(1)
+        raise KeyboardInterrupt
+
+    async def main(_env: Env) -> None:
+        other = asyncio.ensure_future(waits("outside"))
+        if in_group:
+            async with TaskGroup("group") as group:
+                group.start(waits("inside"), name="waits")
+                group.start(interrupted(), name="interrupted")
+        await asyncio.gather(other, interrupted())
+
+    with pytest.raises(KeyboardInterrupt):
+        run(main)
+    assert sorted(cleaned) == (["inside", "outside"] if in_group else ["outside"])

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -491,3 +492,28 @@ async def asynchronous_check(state: State) -> None:
 def test_arguments_in_another_form_are_rejected(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         explore(*arguments)
+
+
+def synchronous(cluster: AsyncCluster) -> None:
+    """A scenario that was meant to be async."""
+
+
+def test_a_scenario_that_is_not_async_is_rejected() -> None:
+    message = r"scenario must be an async function: declare it async def synchronous\(cluster\)"
+    with pytest.raises(TypeError, match=message):
+        explore(correct(), synchronous, seeds=1, **ALONE)  # type: ignore[arg-type]
+
+
+def test_sigterm_interrupts_an_exploration_as_ctrl_c_does() -> None:
+    """So pytest writes its reports."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    async def terminated(cluster: AsyncCluster) -> None:
+        runs.append(1)
+        if len(runs) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    runs: list[int] = []
+    with pytest.raises(KeyboardInterrupt, match="explore was interrupted after 1 runs, none of which failed"):
+        explore(correct(), terminated, seeds=5, faults=0, **ALONE)
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -94,7 +94,7 @@ def test_failures_stand_alone_and_are_reproduced_from_the_working_directory(tmp_
     (folder / "website_operator.py").write_text((_ROOT / "examples/website_operator.py").read_text())
     done = _pytest(folder, _MISTAKES)
     assert "4 failed" in done.stdout, done.stdout + done.stderr
-    assert "reproduce: PILOTHOUSE_SEEDS=0: pytest 'test_example.py::test_invariant[a b]'\n" in done.stdout
+    assert "reproduce: PILOTHOUSE_SEEDS=0:none pytest 'test_example.py::test_invariant[a b]'\n" in done.stdout
     frames = re.findall(r"^(\S+\.pyx?):\d+: ", done.stdout, re.M)
     assert frames
     assert set(frames) == {"test_example.py"}

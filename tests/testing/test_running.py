@@ -282,3 +282,31 @@ async def test_a_wait_in_vain_shows_caches_that_are_not_filled(env: Env) -> None
         await cluster.apply(thing("ada"))
         with pytest.raises(Timeout, match="controller greet: default/ada waits for the first list of Secret\n"):
             await cluster.wait_for(*THING, "ada", lambda _found: False, seconds=1)
+
+
+def takes_nothing() -> None:
+    """No program."""
+
+
+def synchronous(_client: Client, _env: Env) -> None:
+    """No program either."""
+
+
+@cases(
+    "program, options, message",
+    {
+        "nothing that can be called": ("greeter", {}, "takes an App, or an async function of a client and an env, got"),
+        "the class": (App, {}, "running takes an instance, got class App"),
+        "a function without arguments": (takes_nothing, {}, "called with .*; declare it async def takes_nothing"),
+        "no async function": (synchronous, {}, "declare it async def synchronous\\(client, env\\)"),
+        "faults": (greeter(), {"faults": Rule(conflict())}, "faults= is a list of rules"),
+        "a fault": (greeter(), {"faults": ["conflict"]}, "faults= are rules .*, one is 'conflict'"),
+        "settings": (greeter(), {"settings": {"workers": 2}}, "settings= are Settings of pilothouse.operator"),
+        "a user": (greeter(), {"as_": ("jane",)}, "as_= is the name of a user"),
+    },
+)
+async def test_arguments_in_another_form_are_rejected(program: Any, options: Any, message: str) -> None:
+    async with async_plane(nodes=0, controllers=(), scheduler=False) as cluster:
+        with pytest.raises(TypeError, match=message):
+            async with cluster.running(program, **options):
+                pass

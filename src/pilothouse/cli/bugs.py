@@ -9,6 +9,7 @@ import msgspec
 
 from pilothouse.cli import output_files
 from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.interruption import Interruption, interruptible
 from pilothouse.cli.program import parse
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.flags import BOOL, INT32, STRING, Flag, FlagSet, FlagType, Parsed
@@ -30,11 +31,12 @@ Usage:
   {program} run --all [flags]
 
 NAME is the number of an issue, as `list` prints it. The exit code of `run` is 0 if all results are as declared: no bug
-with the guard, and the bug without it.
+with the guard, and the bug without it. After Ctrl-C (130) or SIGTERM (143) it prints the results so far.
 """
 
 
 _PATH = FlagType("path", str)
+_UNUSABLE = 2
 
 
 def flag_set(program: str) -> FlagSet:
@@ -75,7 +77,8 @@ def run(program: str, words: Sequence[str]) -> int:
         listed = ", ".join(repr(scenario.name) for _bug, scenario, _unguarded in chosen)
         print(f"Error: --report is of one run: choose with --scenario, one of {listed}", file=sys.stderr)
         return 2
-    return _run(chosen, parsed)
+    with interruptible() as interruption:
+        return _run(chosen, parsed, interruption)
 
 
 def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
@@ -158,9 +161,27 @@ def _chosen(names: list[str], parsed: Parsed) -> Iterator[Choice]:
         yield bug, scenario, bool(parsed["unguarded"])
 
 
-def _run(chosen: list[Choice], parsed: Parsed) -> int:
-    seed = parsed["seed"] if parsed["seed"] >= 0 else None
+def _run(chosen: list[Choice], parsed: Parsed, interruption: Interruption) -> int:
     outcomes: list[Outcome] = []
+    code = 0
+    try:
+        code = _run_all(chosen, parsed, outcomes)
+    except KeyboardInterrupt:
+        code = interruption.code if interruption.number else 130
+    interruption.finish()
+    wrong = sum(not outcome.as_declared for outcome in outcomes)
+    if parsed["output"] == "json" and code != _UNUSABLE:
+        print(msgspec.json.format(msgspec.json.encode(outcomes), indent=2).decode())
+    elif parsed["all"]:
+        print(f"{len(outcomes)} runs of {len({outcome.bug for outcome in outcomes})} bugs, {wrong} not as declared")
+    if code > _UNUSABLE:
+        print(f"interrupted after {len(outcomes)} of {len(chosen)} runs", file=sys.stderr)
+    return code or (1 if wrong else 0)
+
+
+def _run_all(chosen: list[Choice], parsed: Parsed, outcomes: "list[Outcome]") -> int:
+    """Run them, and append the outcomes. Returns ``_UNUSABLE`` if the report can't be written."""
+    seed = parsed["seed"] if parsed["seed"] >= 0 else None
     previous: Bug | None = None
     for bug, scenario, unguarded in chosen:
         if parsed["report"]:
@@ -170,7 +191,7 @@ def _run(chosen: list[Choice], parsed: Parsed) -> int:
                 output_files.write(parsed["report"], page.encode())
             except OSError as error:
                 print(f"Error: {parsed['report']}: {error.strerror}", file=sys.stderr)
-                return 2
+                return _UNUSABLE
         else:
             outcome = running.run(bug, scenario, unguarded=unguarded, seed=seed)
         outcomes.append(outcome)
@@ -181,12 +202,7 @@ def _run(chosen: list[Choice], parsed: Parsed) -> int:
             lines = [_line(outcome)] if brief and outcome.as_declared else _report(scenario, outcome, brief=brief)
             print("\n".join(lines), flush=True)
         previous = bug
-    wrong = sum(not outcome.as_declared for outcome in outcomes)
-    if parsed["output"] == "json":
-        print(msgspec.json.format(msgspec.json.encode(outcomes), indent=2).decode())
-    elif parsed["all"]:
-        print(f"{len(outcomes)} runs of {len({outcome.bug for outcome in outcomes})} bugs, {wrong} not as declared")
-    return 1 if wrong else 0
+    return 0
 
 
 def _command(bug: "Bug", scenario: "Scenario", seed: int, outcome: "Outcome") -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from pilothouse.cli import output_files
 from pilothouse.cli.clientside import common_flags
+from pilothouse.cli.interruption import Interruption, interruptible
 from pilothouse.cli.program import parse
 from pilothouse.cli.terminal import escaped
 from pilothouse.env.lazy import lazy_imports
@@ -34,7 +35,8 @@ Usage:
   {program} --schema
 
 The exit code is 0 if everything held in every run, 1 if something did not, 2 if the command line or the scenario can't
-be used, 3 if a process died or a run took too long, and 130 after Ctrl-C.
+be used, and 3 if a process died or a run took too long. After Ctrl-C (130) or SIGTERM (143) the results so far are
+written, marked as interrupted.
 """
 _CRASHED = 3
 MAX_PROCESSES = 256
@@ -92,7 +94,8 @@ def run(program: str, words: Sequence[str]) -> int:
         print(json_schema.schema_text(), end="")
         return 0
     try:
-        return _Command(program, parsed).run()
+        with interruptible() as interruption:
+            return _Command(program, parsed, interruption).run()
     except scenario.ScenarioError as error:
         return _error(str(error))
     except ValueError as error:
@@ -107,7 +110,8 @@ def _error(message: str) -> int:
 class _Command:
     """One call. Raises ``ScenarioError``, and ``ValueError`` for flags."""
 
-    def __init__(self, program: str, parsed: Parsed) -> None:
+    def __init__(self, program: str, parsed: Parsed, interruption: Interruption) -> None:
+        self._interruption = interruption
         if len(parsed.arguments) != 1:
             raise ValueError("expected the file of a scenario")
         if parsed["output"] not in {"text", "json"}:
@@ -163,13 +167,14 @@ class _Command:
         try:
             searched.run(wanted)
         finally:
+            self._interruption.finish()
             runner.close()
             shown.close()
         self._print(scenarios[0].name, searched, len(wanted))
         self._write(searched)
         if self._parsed["junit"]:
-            _write_text(self._parsed["junit"], self._junit(scenarios[0].name, searched))
-        return _code(searched)
+            _write_text(self._parsed["junit"], self._junit(scenarios[0].name, searched, len(wanted)))
+        return self._interruption.code if searched.interrupted and self._interruption.number else _code(searched)
 
     def _load(self) -> "list[Scenario]":
         settings = [overrides.parse_setting(each) for each in self._parsed["set"]]
@@ -243,9 +248,14 @@ class _Command:
         if searched.interrupted:
             print("interrupted", file=sys.stderr)
 
-    def _junit(self, name: str, searched: "search.Search") -> str:
+    def _junit(self, name: str, searched: "search.Search", asked: int) -> str:
         settings = [variant.settings for variant in self._variants]
-        return junit.document(name, searched.finished, searched.failures, self._replay, settings)
+        interrupted = ""
+        if searched.interrupted:
+            interrupted = f"{self._interruption.name or 'SIGINT'} after {len(searched.finished)} of {asked} runs"
+        return junit.document(
+            name, searched.finished, searched.failures, self._replay, settings, interrupted=interrupted
+        )
 
 
 def available_processors() -> int:

@@ -87,6 +87,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._running = False
         self._closed = False
         self._stopping = False
+        self._awaited: asyncio.Future[Any] | None = None
+        """What ``run_until_complete`` runs."""
         self._cancelled_timers = 0
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._task_factory: Any = None
@@ -222,16 +224,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_until_complete(self, future: Any) -> Any:
         main = future if isinstance(future, asyncio.Future) else self.create_task(future, name="main")
         main.add_done_callback(self._stop_for)
+        self._awaited = main
         try:
             self._run()
         finally:
+            self._awaited = None
             main.remove_done_callback(self._stop_for)
         if not main.done():
             raise RuntimeError("the virtual loop was stopped before its program ended")
         return main.result()
 
-    def _stop_for(self, _done: asyncio.Future[Any]) -> None:
-        self.stop()
+    def _stop_for(self, done: asyncio.Future[Any]) -> None:
+        if done is self._awaited:  # not one of an earlier call that was left by an exception
+            self.stop()
 
     def stop(self) -> None:
         self._stopping = True
@@ -416,15 +421,28 @@ def run(
 
 
 def _run_and_drain(loop: VirtualLoop, main: Coroutine[Any, Any, T]) -> T:
+    ending: BaseException | None = None
     try:
-        result: T = loop.run_until_complete(main)
+        return loop.run_until_complete(main)  # type: ignore[no-any-return]
+    except (KeyboardInterrupt, SystemExit) as error:
+        ending = error
+        raise
     finally:
-        left = list(loop.tasks)
-        for task in left:
-            task.cancel()
-        if left:
+        _drain(loop, ending)
+
+
+def _drain(loop: VirtualLoop, ending: BaseException | None) -> None:
+    """Cancel the remaining tasks, and wait for them. Each task that passes ``ending`` on raises it out of the loop once
+    more; another Ctrl-C is another exception."""
+    left = list(loop.tasks)
+    for task in left:
+        task.cancel()
+    while left := [task for task in left if not task.done()]:
+        try:
             loop.run_until_complete(_wait_cancelled(left))
-    return result
+        except (KeyboardInterrupt, SystemExit) as again:
+            if again is not ending:
+                raise
 
 
 async def _wait_cancelled(tasks: list[asyncio.Task[Any]]) -> None:

@@ -33,8 +33,9 @@ class ShrunkFailure(msgspec.Struct, frozen=True, kw_only=True):
 
     job: Job
     failure: Failure
+    """That of the run with all parts."""
     result: Result
-    """The result of the run with the fewest parts."""
+    """The result of the run with the fewest parts, which may fail at another time and with other numbers."""
     parts: tuple[Part, ...]
     """The remaining parts; the run with them fails in the same way."""
     of: int
@@ -70,6 +71,8 @@ class Search:
                 self._shrink(job, result)
         except KeyboardInterrupt:
             self.interrupted = True
+            shrunk = {failure.job for failure in self.failures}
+            self.failures += [_unshrunk(job, result) for job, result in failed if job not in shrunk]
         finally:
             self.finished.sort(key=lambda run: run[0].number)
 
@@ -135,10 +138,17 @@ class Search:
             self.failures.append(
                 ShrunkFailure(
                     job=job,
-                    failure=last.failure,
+                    failure=failure,
                     result=last,
                     parts=tuple(part for part in result.parts if part.number in kept),
                     of=len(result.parts),
                     runs=failed.runs,
                 )
             )
+
+
+def _unshrunk(job: Job, result: Result) -> ShrunkFailure:
+    assert result.failure is not None, "only failures are reported"
+    return ShrunkFailure(
+        job=job, failure=result.failure, result=result, parts=result.parts, of=len(result.parts), runs=0
+    )

@@ -29,7 +29,7 @@ from pilothouse.plane import Plane, PlaneOptions
 from pilothouse.plane.plane import SERVICE_RANGE
 from pilothouse.storage import MemoryStore
 from pilothouse.testing import manifests
-from pilothouse.testing.running import MissingRight, Program, ProgramUnderTest
+from pilothouse.testing.running import MissingRight, Program, ProgramUnderTest, check_arguments
 from pilothouse.testing.snapshot import DEFINITIONS, Snapshot
 
 if TYPE_CHECKING:
@@ -190,6 +190,7 @@ class AsyncCluster:
         faults: "Sequence[Rule]" = (),
     ) -> ProgramUnderTest:
         """Apply the objects that a program needs before it runs. For ``running``, which also runs it."""
+        check_arguments(program, as_, settings, faults)
         if as_ and not self._shared.rights:
             raise ValueError(f'users need no rights on this plane, {as_} neither: start it with authorization="RBAC"')
         env, server = self.plane.env, self.plane.server

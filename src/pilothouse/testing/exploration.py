@@ -4,11 +4,14 @@ Cluster, faults and log of a run are those of ``pilothouse.sim``: the operator r
 killed and restarted. The API server, controllers and nodes have no faults.
 """
 
+import contextlib
 import inspect
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,13 +46,14 @@ if TYPE_CHECKING:
 
 SEEDS = "PILOTHOUSE_SEEDS"
 """The environment variable with the seeds that override those of the call: ``17``, ``0-199``, or ``17:0,3`` for seed 17
-with only the first and the fourth of its faults."""
+with only the first and the fourth of its faults, ``17:none`` without any."""
 FAULTS = "PILOTHOUSE_FAULTS"
 """The environment variable with the faults that override those of the call: ``8``, ``sieve``, ``stale,unobserved``."""
 _MAX_WARNED = 5
 MAX_POINTS = 500
 """The default number of runs with a systematic fault per seed."""
-_CHOSEN = re.compile(r"(\d+)(?:-(\d+)|:((?:\d+(?:,\d+)*)?))?")
+_NONE = "none"
+_CHOSEN = re.compile(rf"(\d+)(?:-(\d+)|:((?:\d+(?:,\d+)*|{_NONE})?))?")
 
 
 class Explored(msgspec.Struct, frozen=True):
@@ -178,9 +182,31 @@ def explore(
         raise ValueError(f"seeds must be a positive number or name at least one seed, got {seeds!r}")
     exploration = _Exploration(runner, shrink_runs, keep_going=keep_going)
     is_single_run = bool(chosen) and "-" not in chosen
-    for seed, only in _chosen(chosen) if chosen else wanted:
-        exploration.explore(seed, only, logged=is_single_run)
+    with _sigterm_as_ctrl_c():
+        try:
+            for seed, only in _chosen(chosen) if chosen else wanted:
+                exploration.explore(seed, only, logged=is_single_run)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(exploration.so_far()) from None
     return exploration.done()
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Within the block SIGTERM interrupts the tests as Ctrl-C does, so that pytest writes its reports."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _check_functions(app: object, scenario: object, invariants: object) -> None:
@@ -253,6 +279,12 @@ class _Exploration:
         if isinstance(run.failure, CheckFailed):
             self._runner.muted.add(run.failure.check)
 
+    def so_far(self) -> str:
+        """The result of an exploration that was interrupted."""
+        texts = [text for _failure, text in self._failures.values()]
+        ended = f"explore was interrupted after {self._runs} runs"
+        return "\n\n".join([ended if texts else f"{ended}, none of which failed", *texts])
+
     def done(self) -> Explored:
         """The result, unless runs have failed."""
         if self._failures:
@@ -296,17 +328,19 @@ def _command(seed: int, needed: tuple[Numbered, ...]) -> str:
     program = shlex.join(words)
     requested = os.environ.get(FAULTS)
     faults = f"{FAULTS}={shlex.quote(requested)} " if requested else ""
-    return f"{faults}{SEEDS}={seed}:{','.join(str(number) for number, _fault in needed)} {program}"
+    return f"{faults}{SEEDS}={seed}:{','.join(str(number) for number, _fault in needed) or _NONE} {program}"
 
 
 def _chosen(text: str) -> Iterator[tuple[int, frozenset[int] | None]]:
     """The value of ``PILOTHOUSE_SEEDS``. Raises ``ValueError``."""
     match = _CHOSEN.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{SEEDS} is a seed (17), a range (0-199) or a seed with its faults (17:0,3), got {text!r}")
+        raise ValueError(
+            f"{SEEDS} is a seed (17), a range (0-199) or a seed with some of its faults (17:0,3, 17:none), got {text!r}"
+        )
     first, last, only = match.groups()
     if only is not None:
-        yield int(first), frozenset(int(number) for number in only.split(",") if number)
+        yield int(first), frozenset(int(number) for number in only.split(",") if number.isdecimal())
         return
     if last is not None and int(last) < int(first):
         raise ValueError(f"{SEEDS}={text}: the last seed is before the first")

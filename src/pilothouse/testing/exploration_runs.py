@@ -1,6 +1,7 @@
 """The runs of ``explore``: one scenario with a seed and faults, drawn at random or one for each point of a run."""
 
 import asyncio
+import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -13,10 +14,12 @@ from pilothouse.env.chance import Chance
 from pilothouse.env.clock import SystemClock
 from pilothouse.env.logging import info_log, without_log
 from pilothouse.operator.app import App
+from pilothouse.operator.arguments import shown
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program as SimulatedProgram
 from pilothouse.sim.simulation import Simulation, SimulationOptions, running
+from pilothouse.testing import mistakes
 from pilothouse.testing.asynchronous import AsyncCluster
 from pilothouse.testing.end_states import EndState, described, differences, end_state
 from pilothouse.testing.patterns import Pattern, Reference, perturbations
@@ -32,6 +35,11 @@ PATTERN_SECONDS = 300.0
 _OTHER_SEED = 1_000_003
 """Added to a seed for a second run without faults: differences between the two are random."""
 _LINES = 60
+
+
+class NotAsync(mistakes.InvalidType):
+    """The scenario is no async function, which only its call shows."""
+
 
 Scenario = Callable[[AsyncCluster], Coroutine[Any, Any, None]]
 Numbered = tuple[int, Fault]
@@ -86,9 +94,17 @@ class Runner(ABC):
         """The scenario, under faults."""
         plan = FaultPlan(tuple(fault for _number, fault in faults))
         following = asyncio.get_running_loop().create_task(simulation.follow(plan), name="faults")
-        await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
+        await self._perform(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
         await following
         await simulation.settle()
+
+    async def _perform(self, cluster: AsyncCluster) -> None:
+        """Raises ``NotAsync``."""
+        scenario = self._scenario(cluster)
+        if not inspect.isawaitable(scenario):
+            name = shown(self._scenario)
+            raise NotAsync(f"scenario must be an async function: declare it async def {name}(cluster)")
+        await scenario
 
     def observers(self) -> list[Invariant]:
         """Further invariants of a run."""
@@ -121,7 +137,7 @@ class Runner(ABC):
                 failure = error
                 while isinstance(failure, BaseExceptionGroup):
                     failure = failure.exceptions[0]
-        if not simulations:
+        if not simulations or isinstance(failure, NotAsync):
             assert failure is not None, "a run without a cluster has failed"
             raise without_internals(failure)
         story = simulations[0].story
@@ -220,7 +236,7 @@ class PatternRunner(Runner):
             simulation.follow(FaultPlan(tuple(fault for _number, fault in faults))), name="faults"
         )
         await asyncio.sleep(0.001)  # until it waits for its change
-        await self._scenario(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
+        await self._perform(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
         await following
         await asyncio.sleep(PATTERN_SECONDS)
         await simulation.settle()

@@ -4,6 +4,7 @@
 its plane if an object is not as expected.
 """
 
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,11 @@ from pilothouse.client import Client
 from pilothouse.client.request_info import RequestInfo
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.operator.arguments import shown
 from pilothouse.plane import LocalClients
 from pilothouse.plane.clients import as_it_is
 from pilothouse.plane.plane import ADMIN
+from pilothouse.testing import mistakes
 
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
@@ -83,8 +86,12 @@ class ProgramUnderTest:
         """Roles and bindings that were forbidden, without names, and what they would have granted."""
 
     def run(self) -> Coroutine[Any, Any, object]:
-        """The program, until it is cancelled."""
-        return self._program(self.client(), self._env)
+        """The program, until it is cancelled. Raises ``InvalidType`` if it is no async function."""
+        running = self._program(self.client(), self._env)
+        if not inspect.iscoroutine(running):
+            name = shown(self._program)
+            raise mistakes.InvalidType(f"{name!r} is no async function: declare it async def {name}(client, env)")
+        return running
 
     def client(self) -> Client:
         """A client with the program's identity."""
@@ -177,6 +184,34 @@ class ProgramUnderTest:
 
 class _Status(msgspec.Struct):
     message: str = ""
+
+
+def check_arguments(program: object, as_: object, settings: object, faults: object) -> None:
+    """Raises ``InvalidType`` for arguments of ``running`` that can't be used."""
+    if isinstance(program, type) or inspect.iscoroutine(program):
+        call = "an instance" if isinstance(program, type) else "the function itself, without calling it"
+        raise mistakes.InvalidType(f"running takes {call}, got {shown(program)}")
+    if not isinstance(program, operator_app.App):
+        if not callable(program):
+            raise mistakes.InvalidType(
+                f"running takes an App, or an async function of a client and an env, got {shown(program)}"
+            )
+        try:
+            inspect.signature(program).bind(None, None)
+        except TypeError as error:
+            raise mistakes.InvalidType(
+                f"{shown(program)!r} is called with (client, env): {error}; declare it async def "
+                f"{shown(program)}(client, env)"
+            ) from None
+    if not isinstance(as_, str):
+        raise mistakes.InvalidType(f"as_= is the name of a user, got {shown(as_)}")
+    if settings is not None and not isinstance(settings, operator_app.Settings):
+        raise mistakes.InvalidType(f"settings= are Settings of pilothouse.operator, got {shown(settings)}")
+    if isinstance(faults, str | interceptor.Rule) or not isinstance(faults, Sequence):
+        raise mistakes.InvalidType(f"faults= is a list of rules of pilothouse.client.interceptor, got {shown(faults)}")
+    for fault in faults:
+        if not isinstance(fault, interceptor.Rule):
+            raise mistakes.InvalidType(f"faults= are rules of pilothouse.client.interceptor, one is {shown(fault)}")
 
 
 def groups_of(user: str) -> tuple[str, ...]:

@@ -68,6 +68,7 @@ def _failure(failure: ShrunkFailure, replay: Replay, settings: Sequence[str]) ->
         "failure": msgspec.to_builtins(failure.failure),
         "parts": msgspec.to_builtins(failure.parts),
         "partsBefore": failure.of,
+        "shrunkFailure": msgspec.to_builtins(failure.result.failure),
         "shrinkRuns": failure.runs,
         "log": failure.result.log.splitlines(),
         "replay": replay.command(failure.job.seed, parts, settings),

@@ -18,8 +18,11 @@ def document(
     failures: Sequence[ShrunkFailure],
     replay: Replay,
     variants: Sequence[Sequence[str]],
+    *,
+    interrupted: str = "",
 ) -> str:
-    """The XML document. Crashes and timeouts of processes are errors, everything else failures."""
+    """The XML document. Crashes and timeouts of processes are errors, everything else failures. If the command was
+    ``interrupted``, so is one more test case that says so: the report is not complete."""
     root = ET.Element("testsuites", name="pilothouse simulate")
     shown = {(failure.job.variant, failure.job.seed): failure for failure in failures}
     for number, settings in enumerate(variants):
@@ -38,6 +41,10 @@ def document(
         )
         for run in runs:
             _case(suite, name, run, shown.get((number, run[0].seed)), replay, settings)
+    if interrupted:
+        suite = ET.SubElement(root, "testsuite", name=_text(scenario), tests="1", failures="0", errors="1", time="0")
+        case = ET.SubElement(suite, "testcase", classname=_text(scenario), name="interrupted", time="0")
+        ET.SubElement(case, "error", type="interrupted", message=interrupted)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 

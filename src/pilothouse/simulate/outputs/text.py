@@ -116,22 +116,26 @@ def failure_lines(
 ) -> Iterator[str]:
     """One failure: message, causes, shrunk parts and replay command."""
     failure = shrunk.failure
+    reproduced = shrunk.result.failure or failure
     variant = f" with {', '.join(settings)}" if settings else ""
     yield f"seed {shrunk.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
-    if failure.why and not brief:
-        yield from (f"  {line}" for line in failure.why.splitlines())
-    if shrunk.result.log and not brief and failure.kind != "action":  # whose message is complete
-        title = (
-            "end of the log" if shrunk.result.log_is_until_end else f"log until {shown_seconds(round(failure.at, 1))}"
-        )
-        yield f"  the {title}, in seconds since the creation of the cluster:"
-        yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
     if shrunk.runs:
         runs = counted(shrunk.runs, "run")
         yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults reproduce the failure, found in {runs}:"
-    elif shrunk.of and not brief:
+        if not brief:
+            yield from (f"    [{part.number}] {part.text}" for part in shrunk.parts)
+        if (reproduced.at, reproduced.summary) != (failure.at, failure.summary):
+            after = shown_seconds(round(reproduced.at, 1))
+            yield f"  with {'these' if shrunk.parts else 'none'} it fails after {after}: {reproduced.summary}"
+    if reproduced.why and not brief:
+        yield from (f"  {line}" for line in reproduced.why.splitlines())
+    if shrunk.result.log and not brief and failure.kind != "action":  # whose message is complete
+        until = f"log until {shown_seconds(round(reproduced.at, 1))}"
+        title = "end of the log" if shrunk.result.log_is_until_end else until
+        yield f"  the {title}, in seconds since the creation of the cluster:"
+        yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
+    if not shrunk.runs and shrunk.of and not brief:
         yield f"  actions and faults ({shrunk.of}):"
-    if not brief:
         yield from (f"    [{part.number}] {part.text}" for part in shrunk.parts)
     parts = (
         [part.number for part in shrunk.parts] if len(shrunk.parts) < shrunk.of or shrunk.job.only is not None else None
