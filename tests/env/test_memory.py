@@ -122,6 +122,7 @@ STAYS = """
 import gc
 from pilothouse.env import memory
 gc.set_threshold(700, 10, 10)
+gc.collect()
 found = []
 gc.callbacks.append(lambda phase, info: found.append(phase))
 with memory.creating_permanent_objects():
