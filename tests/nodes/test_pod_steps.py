@@ -21,10 +21,10 @@ from pilothouse.nodes.pod_steps import (
     Step,
     Wait,
     WriteStatus,
-    deadline_of,
     decide,
     observe,
     recover,
+    update_deadline,
 )
 from pilothouse.nodes.views import NodePod
 
@@ -37,7 +37,7 @@ def seen(phase: str = "Pending", conditions: dict[str, str] | None = None, **par
     return pod(status={"phase": phase, "conditions": listed, "startTime": "2026-01-01T12:00:00Z"}, **parts)
 
 
-def bounded_cache(pod_object: NodePod, steps_taken: bool, written_at: float = 0.0) -> PodSyncStatus:
+def synced(pod_object: NodePod, steps_taken: bool, written_at: float = 0.0) -> PodSyncStatus:
     """A cached pod observed at 0, and if ``taken`` its state at that time."""
     sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(pod_object, PROFILE), annotations={}, seen_at=0.0)
     if steps_taken:
@@ -87,14 +87,14 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
     },
 )
 def test_next_step(pod_object: NodePod, written_at: float | None, now: float, expected: Step) -> None:
-    sync_status = bounded_cache(pod_object, written_at is not None, written_at or 0.0)
+    sync_status = synced(pod_object, written_at is not None, written_at or 0.0)
     observe(pod_object, sync_status, float(now))
     assert decide(pod_object, sync_status, float(now), PROFILE) == expected
 
 
 def test_stopped_pods_are_removed_once_after_their_delay() -> None:
     pod_object = seen("Succeeded", grace=30)
-    sync_status = bounded_cache(pod_object, False)
+    sync_status = synced(pod_object, False)
     sync_status.ended_at = 4.0
     observe(pod_object, sync_status, 20.0)
     assert decide(pod_object, sync_status, 20.0, PROFILE) == DELETE_POD
@@ -104,7 +104,7 @@ def test_stopped_pods_are_removed_once_after_their_delay() -> None:
 
 def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
     profile = Profile(stop_delay=60)
-    sync_status = bounded_cache(seen("Running", ALL), True, 6.0)
+    sync_status = synced(seen("Running", ALL), True, 6.0)
     sync_status.behaviour = behaviour_of(seen(), profile)
     steps = []
     for now, grace in ((100, 50), (110, 50), (120, 5), (122, 5), (125, 5)):
@@ -118,14 +118,16 @@ def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
 
 def test_a_deadline_ends_the_pod() -> None:
     pod_object = seen("Running", ALL, activeDeadlineSeconds=60)
-    sync_status = bounded_cache(pod_object, True, 6.0)
-    sync_status.deadline_at = deadline_of(pod_object, instant(0.0))
+    sync_status = synced(pod_object, True, 6.0)
+    update_deadline(pod_object, sync_status, instant(0.0))
     observe(pod_object, sync_status, 50.0)
     assert decide(pod_object, sync_status, 50.0, PROFILE) == Wait(10)
     assert decide(pod_object, sync_status, 60.0, PROFILE) == WRITE_STATUS
     assert sync_status.failure is not None
     assert sync_status.failure.reason == "DeadlineExceeded"
-    assert math.isinf(deadline_of(seen(), instant(0.0)))
+    sync_status = synced(seen(), True)
+    update_deadline(seen(), sync_status, instant(0.0))
+    assert math.isinf(sync_status.deadline_at)
 
 
 RUNNING = {"running": {"startedAt": "2026-01-01T12:00:10Z"}}
@@ -172,7 +174,7 @@ def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[st
 def test_a_wait_ends_and_an_end_is_an_end(steps_taken: bool, phase: str, grace: int | None, now: float) -> None:
     """After the returned delay the step is not another wait; terminal phases are never overwritten."""
     pod_object = seen(phase, ALL, grace=grace)
-    sync_status = bounded_cache(pod_object, steps_taken)
+    sync_status = synced(pod_object, steps_taken)
     observe(pod_object, sync_status, now)
     step = decide(pod_object, sync_status, now, PROFILE)
     for _ in range(6):  # each wait may be for another thing, and rounding may leave a rest

@@ -348,3 +348,19 @@ async def test_events_are_those_of_a_kubelet(w: World) -> None:
     assert [event for event in reported if event[2]] == expected
     source = {(e.source.component, e.source.host) for e in await w.events()}
     assert source == {("kubelet", "node-0")}
+
+
+@pytest.mark.world(profile=Profile(events=True))
+async def test_active_deadline_seconds_that_are_set_later_are_obeyed(w: World) -> None:
+    await w.create_pod(node="node-0")
+    await asyncio.sleep(20)
+    await w.client.patch(PODS, "p", merge_patch({"spec": {"activeDeadlineSeconds": 60}}), "default")
+    await asyncio.sleep(10)
+    await w.client.patch(PODS, "p", merge_patch({"spec": {"activeDeadlineSeconds": 40}}), "default")
+    await asyncio.sleep(9)
+    assert (await w.existing()).status.phase == "Running"
+    await asyncio.sleep(2)
+    status = (await w.existing()).status
+    assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
+    text = "Pod was active on the node longer than the specified deadline"
+    assert [(e.type, e.message) for e in await w.events() if e.reason == "DeadlineExceeded"] == [("Normal", text)]

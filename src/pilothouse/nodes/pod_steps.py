@@ -53,6 +53,8 @@ class PodSyncStatus(msgspec.Struct, kw_only=True):
     """The resourceVersion of the last write. An older one in the cache is ignored."""
     address: str = ""
     failure: PodFailure | None = None
+    active_deadline_seconds: int | None = None
+    """Those that ``deadline_at`` was computed from."""
     deadline_at: float = math.inf
     stopping_since: float | None = None
     kill_at: float = math.inf
@@ -91,12 +93,12 @@ Step = Wait | Admit | WriteStatus | DeletePod | Idle
 IDLE, ADMIT, WRITE_STATUS, DELETE_POD = Idle(), Admit(), WriteStatus(), DeletePod()
 
 
-def deadline_of(pod: NodePod, now: pod_status.Instant) -> float:
-    """When ``activeDeadlineSeconds`` are over, infinite without."""
+def update_deadline(pod: NodePod, sync_status: PodSyncStatus, now: pod_status.Instant) -> None:
+    """Set when ``activeDeadlineSeconds`` are over. Like a kubelet, which reads them in each sync, a node obeys those
+    that are set or shortened while the pod runs."""
     seconds = pod.spec.active_deadline_seconds
-    if seconds is None:
-        return math.inf
-    return _loop_time(pod.status.start_time, now) + seconds
+    sync_status.active_deadline_seconds = seconds
+    sync_status.deadline_at = math.inf if seconds is None else _loop_time(pod.status.start_time, now) + seconds
 
 
 def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:

@@ -36,16 +36,17 @@ from pilothouse.nodes.eviction_manager import EvictionManager
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_status import Instant, PodFailure
 from pilothouse.nodes.pod_steps import (
+    DEADLINE,
     Admit,
     DeletePod,
     Idle,
     PodSyncStatus,
     Wait,
     WriteStatus,
-    deadline_of,
     decide,
     observe,
     recover,
+    update_deadline,
 )
 from pilothouse.nodes.profile import KUBELET, Profile
 from pilothouse.nodes.recording import NodeEventRecorder
@@ -258,7 +259,7 @@ class PodWorkers:
         if _may_refer(pod):
             sync_status.configuration = references.configuration_of(pod, mounted=begun)
         if sync_status.runtime_pod is not None:
-            sync_status.deadline_at = deadline_of(pod, now)
+            update_deadline(pod, sync_status, now)
             sync_status.written = self._fingerprint(sync_status.runtime_pod, None)
             if self._lacks_volumes(pod, sync_status) and not sync_status.runtime_pod.ran:
                 sync_status.runtime_pod.starts_at = math.inf
@@ -301,19 +302,26 @@ class PodWorkers:
             assert runtime_pod is not None, "it waits"
             if await self._set_up_volumes(pod, sync_status):
                 runtime_pod.starts_at = self._env.monotonic() + sync_status.behaviour.start_delay
+        if runtime_pod is not None and pod.spec.active_deadline_seconds != sync_status.active_deadline_seconds:
+            update_deadline(pod, sync_status, self._now())
         profile = self._profiles[pod.spec.node_name]
         while True:
             now = self._env.monotonic()
             await self._resolve_environments(pod, sync_status, now)
             observe(pod, sync_status, now)
-            match decide(pod, sync_status, now, profile):
+            failed = sync_status.failure is not None
+            step = decide(pod, sync_status, now, profile)
+            if sync_status.failure is DEADLINE and not failed:
+                about = object_reference(NODE_PODS, pod.metadata)
+                self._record_event(pod.spec.node_name, about, DEADLINE.reason, DEADLINE.message)
+            match step:
                 case Idle():
                     self._record_container_events(pod, sync_status)
                     return None
                 case Wait(seconds):
                     self._record_container_events(pod, sync_status)
                     return Requeue(after=seconds)
-                case step:
+                case _:
                     late = self._outages.lateness(pod.spec.node_name, key)
                     if late > 0:
                         return Requeue(after=late)
@@ -338,7 +346,7 @@ class PodWorkers:
             sync_status.runtime_pod = new_runtime_pod(
                 pod, sync_status.behaviour, self._profiles[name], now.loop + sync_status.behaviour.start_delay
             )
-            sync_status.deadline_at = deadline_of(pod, now)
+            update_deadline(pod, sync_status, now)
             sync_status.runtime_pod.stopping = pod.metadata.deletion_timestamp is not None
             if not sync_status.runtime_pod.stopping and not await self._set_up_volumes(pod, sync_status):
                 sync_status.runtime_pod.starts_at = math.inf
