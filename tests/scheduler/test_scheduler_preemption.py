@@ -326,6 +326,17 @@ async def test_the_room_is_given_to_others_when_another_program_clears_the_nomin
     assert (await assigned_nodes(world))["late"] == "a"
 
 
+async def test_a_pod_that_is_nominated_while_it_has_gates_goes_to_that_node(world: World) -> None:
+    for name in "abcdef":
+        await world.create_node(name)
+    await world.create_pod(schedulingGates=[{"name": "example.com/wait"}])
+    await _nominate(world, "c")
+    await asyncio.sleep(1)
+    await world.client.patch(PODS.raw, "p", merge_patch({"spec": {"schedulingGates": None}}), "default")
+    await asyncio.sleep(1)
+    assert (await world.existing()).spec.node_name == "c"
+
+
 async def _nominate(w: World, node: str | None) -> None:
     patch = merge_patch({"status": {"nominatedNodeName": node}})
     await w.client.patch(PODS.raw, "p", patch, "default", subresource="status")

@@ -102,7 +102,8 @@ class EventHandlers:
             return
         nominator = self._cache.nominator
         nominated = pod.status.nominated_node_name
-        before = old.status.nominated_node_name if old is not None else ""
+        # The nomination of a pod with gates did not count.
+        before = old.status.nominated_node_name if old is not None and self.responsible_for_pod(old) else ""
         # The nomination was written by this scheduler, which has recorded it already, by another program, or by an
         # earlier process. A removed one may be older than one that is being written.
         if nominated != before and (nominated or nominator.nominated_node_name(key) == before):

@@ -413,7 +413,7 @@ class Scheduler:
 
     async def _report_binding_error(self, queued_pod: QueuedPodInfo, pod: Pod, error: Exception) -> None:
         if isinstance(error, BindingError) and self._queue.contains(queued_pod.key, queued_pod.uid):
-            message = f'running PreBind plugin "{volume_binding.NAME}": binding volumes: {error}'
+            message = f'running PreBind plugin "{volume_binding.NAME}": {error}'
         elif isinstance(error, ApiError) and not isinstance(error, Timeout):
             message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
         else:

@@ -124,6 +124,16 @@ async def test_pods_whose_backoff_ends_in_the_same_second_are_ordered_by_priorit
     assert await now_ready(queue) == ["b", "a", "c", "d"]
 
 
+async def test_pods_that_were_tried_in_the_same_second_back_off_equally_long(queue: PriorityQueue) -> None:
+    await asyncio.sleep(0.1)
+    await park(queue, "low")
+    await asyncio.sleep(0.8)
+    await park(queue, "high", priority=10)
+    await asyncio.sleep(0.4)
+    queue.move_all_to_active_or_backoff_queue(always)
+    assert await now_ready(queue) == ["high", "low"]
+
+
 async def test_a_pod_that_was_tried_before_another_one_was_added_comes_first(queue: PriorityQueue) -> None:
     await park(queue, "a")
     await asyncio.sleep(60)

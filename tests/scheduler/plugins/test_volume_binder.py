@@ -381,7 +381,7 @@ async def test_a_victim_that_waits_for_its_volumes_is_not_deleted(world: World) 
     events = [(e.reason, e.message) for e in await world.events() if e.involved_object.name == "p"]
     assert events[:2] == [
         ("Preempted", f"Preempted by pod {preemptor.metadata.uid} on node a (in kube-scheduler memory)."),
-        ("FailedScheduling", 'running PreBind plugin "VolumeBinding": binding volumes: context canceled'),
+        ("FailedScheduling", 'running PreBind plugin "VolumeBinding": preempted by DefaultPreemption'),
     ]
     await asyncio.sleep(5)
     assert "1 Insufficient cpu" in await why(world)

@@ -48,6 +48,11 @@ class _State(Enum):
 _POPPED = (_State.IN_FLIGHT, _State.REPORTING)
 
 
+def _window_end(moment: float) -> float:
+    """The end of the window: a pod is backing off until then (``isPodBackingoff``)."""
+    return (moment // BACKOFF_ORDERING_WINDOW_SECONDS + 1) * BACKOFF_ORDERING_WINDOW_SECONDS
+
+
 class QueuedPodInfo:
     """A pod in the queue, by key and uid."""
 
@@ -204,7 +209,7 @@ class PriorityQueue:
         self._reporting.pop(queued_pod.key, None)
         queued_pod.state = _State.UNSCHEDULABLE
         queued_pod.timestamp = self._env.monotonic()
-        queued_pod.backoff_until = queued_pod.timestamp + self._backoff_seconds(queued_pod)
+        queued_pod.backoff_until = _window_end(queued_pod.timestamp + self._backoff_seconds(queued_pod))
         if queued_pod.move_requested:
             self._requeue(queued_pod, metrics.SCHEDULE_ATTEMPT_FAILURE)
         else:
@@ -273,8 +278,7 @@ class PriorityQueue:
             self._activate(queued_pod, event)
         else:
             queued_pod.state = _State.BACKOFF
-            window = queued_pod.backoff_until // BACKOFF_ORDERING_WINDOW_SECONDS
-            self._push(self._pod_backoff_q, (window + 1) * BACKOFF_ORDERING_WINDOW_SECONDS, queued_pod)
+            self._push(self._pod_backoff_q, queued_pod.backoff_until, queued_pod)
             self._metrics.added_to("backoff", event).inc()
             self._notify()
 

@@ -47,6 +47,16 @@ CLASS_INDEX = "class"
 class BindingError(Exception):
     """The volumes were not bound, or cannot be reached from the node."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"binding volumes: {reason}")
+
+
+class BindingPreempted(BindingError):
+    """A pod of higher priority gets the room of the pod that waits for its volumes."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self, "preempted by DefaultPreemption")
+
 
 class AssumedVolumes(msgspec.Struct):
     """Volumes that are being bound for a pod. ``written`` has, by the key of the claim, the resource version of our
@@ -289,7 +299,7 @@ class VolumeBinder:
                     activation.clear()
                     await activation.wait()
                     if uid in self._canceled:
-                        raise BindingError("context canceled")
+                        raise BindingPreempted
         except TimeoutError:
             raise BindingError("context deadline exceeded") from None
         finally:
