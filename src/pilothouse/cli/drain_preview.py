@@ -1,7 +1,6 @@
 """``pilothouse snapshot drain``: simulates the drain of nodes."""
 
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.client import errors
+    from pilothouse.env import temporary
     from pilothouse.machinery import labels
     from pilothouse.simulate import drain_preview, progress
     from pilothouse.simulate.scenario import scalars
@@ -67,9 +67,9 @@ def _options(parsed: Parsed, names: list[str]) -> "DrainOptions":
 
 
 def _drain(program: str, parsed: Parsed, file: str, options: "DrainOptions") -> int:
-    with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
+    with temporary.directory() as directory:
         if not file:
-            file = str(Path(directory) / "cluster.snapshot")
+            file = str(directory / "cluster.snapshot")
             code = serve(program, _save(parsed, Path(file)), v=parsed["v"], waits=True)
             if code:
                 return code

@@ -8,7 +8,6 @@ later.
 import datetime
 import os
 import ssl
-from pathlib import Path
 
 import msgspec
 
@@ -20,11 +19,10 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
 
 with lazy_imports():
-    import tempfile
-
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
+    from pilothouse.env import temporary
     from pilothouse.machinery import pem_errors
 
 _log = Log("client")
@@ -220,13 +218,10 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
         raise ConfigError(
             f"{pair.origin}: its key is not an unencrypted PEM private key: {pem_errors.error_text(error)}"
         ) from error
-    # OpenSSL can only load files. A temporary private directory is portable.
-    with tempfile.TemporaryDirectory(prefix="pilothouse-") as folder:
-        path = Path(folder) / "pair.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(pair.key.rstrip() + b"\n" + pair.certificate)
+    # OpenSSL can only load files.
+    with temporary.files(pair=pair.key.rstrip() + b"\n" + pair.certificate) as paths:
         try:
-            context.load_cert_chain(path)
+            context.load_cert_chain(paths["pair"])
         except ssl.SSLError as error:
             raise ConfigError(f"{pair.origin}: certificate and key do not belong together: {error}") from error
 

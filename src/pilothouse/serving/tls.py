@@ -27,7 +27,7 @@ from pilothouse.serving.client_certificates import Authorities
 from pilothouse.serving.peer import Peer
 
 with lazy_imports():
-    import tempfile  # not needed for certificates from files
+    from pilothouse.env import temporary
 
 _CHECK_SECONDS = 1.0
 _PLAIN_HTTP = (
@@ -230,10 +230,8 @@ class ServerTls:
             _load(context, source.certificate, source.key)
         elif source is not None:
             # Python's API only loads keys from files.
-            with tempfile.TemporaryDirectory(prefix="pilothouse-") as directory:
-                certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
-                source.save(certificate, key)
-                _load(context, certificate, key)
+            with temporary.files(certificate=source.certificate, key=source.key) as paths:
+                _load(context, paths["certificate"], paths["key"])
         return context
 
 

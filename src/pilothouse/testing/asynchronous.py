@@ -42,11 +42,10 @@ if TYPE_CHECKING:
     from pilothouse.testing.webhooks import LocalWebhooks
 
 with lazy_imports():
-    import tempfile  # with shutil and all its archives a part of every start otherwise
-
     from pilothouse import why
     from pilothouse.apiserver import handler_chain
     from pilothouse.apiserver.admission import names as admission_names
+    from pilothouse.env import temporary
     from pilothouse.plane import evidence, explain, served
     from pilothouse.testing import mistakes, webhooks
 
@@ -481,8 +480,7 @@ class Served:
 
     def _own_directory(self) -> Path:
         if self._directory is None:
-            temporary = tempfile.TemporaryDirectory(prefix="pilothouse-")
-            self._directory = Path(self._files.enter_context(temporary))
+            self._directory = self._files.enter_context(temporary.directory())
         return self._directory
 
 

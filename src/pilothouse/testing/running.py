@@ -16,11 +16,9 @@ from pilothouse.client import Client
 from pilothouse.client.request_info import RequestInfo
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.operator.arguments import shown
 from pilothouse.plane import LocalClients
 from pilothouse.plane.clients import as_it_is
 from pilothouse.plane.plane import ADMIN
-from pilothouse.testing import mistakes
 
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
@@ -30,8 +28,10 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.client import interceptor
     from pilothouse.operator import app as operator_app
+    from pilothouse.operator import arguments
     from pilothouse.operator import manifests as operator_manifests
     from pilothouse.operator import rights as operator_rights
+    from pilothouse.testing import mistakes
 
 Program = Callable[[Client, Env], Coroutine[Any, Any, object]]
 _ACCOUNT = "system:serviceaccount:"
@@ -89,7 +89,7 @@ class ProgramUnderTest:
         """The program, until it is cancelled. Raises ``InvalidType`` if it is no async function."""
         running = self._program(self.client(), self._env)
         if not inspect.iscoroutine(running):
-            name = shown(self._program)
+            name = arguments.shown(self._program)
             raise mistakes.InvalidType(f"{name!r} is no async function: declare it async def {name}(client, env)")
         return running
 
@@ -190,28 +190,32 @@ def check_arguments(program: object, as_: object, settings: object, faults: obje
     """Raises ``InvalidType`` for arguments of ``running`` that can't be used."""
     if isinstance(program, type) or inspect.iscoroutine(program):
         call = "an instance" if isinstance(program, type) else "the function itself, without calling it"
-        raise mistakes.InvalidType(f"running takes {call}, got {shown(program)}")
+        raise mistakes.InvalidType(f"running takes {call}, got {arguments.shown(program)}")
     if not isinstance(program, operator_app.App):
         if not callable(program):
             raise mistakes.InvalidType(
-                f"running takes an App, or an async function of a client and an env, got {shown(program)}"
+                f"running takes an App, or an async function of a client and an env, got {arguments.shown(program)}"
             )
         try:
             inspect.signature(program).bind(None, None)
         except TypeError as error:
             raise mistakes.InvalidType(
-                f"{shown(program)!r} is called with (client, env): {error}; declare it async def "
-                f"{shown(program)}(client, env)"
+                f"{arguments.shown(program)!r} is called with (client, env): {error}; declare it async def "
+                f"{arguments.shown(program)}(client, env)"
             ) from None
     if not isinstance(as_, str):
-        raise mistakes.InvalidType(f"as_= is the name of a user, got {shown(as_)}")
+        raise mistakes.InvalidType(f"as_= is the name of a user, got {arguments.shown(as_)}")
     if settings is not None and not isinstance(settings, operator_app.Settings):
-        raise mistakes.InvalidType(f"settings= are Settings of pilothouse.operator, got {shown(settings)}")
+        raise mistakes.InvalidType(f"settings= are Settings of pilothouse.operator, got {arguments.shown(settings)}")
     if isinstance(faults, str | interceptor.Rule) or not isinstance(faults, Sequence):
-        raise mistakes.InvalidType(f"faults= is a list of rules of pilothouse.client.interceptor, got {shown(faults)}")
+        raise mistakes.InvalidType(
+            f"faults= is a list of rules of pilothouse.client.interceptor, got {arguments.shown(faults)}"
+        )
     for fault in faults:
         if not isinstance(fault, interceptor.Rule):
-            raise mistakes.InvalidType(f"faults= are rules of pilothouse.client.interceptor, one is {shown(fault)}")
+            raise mistakes.InvalidType(
+                f"faults= are rules of pilothouse.client.interceptor, one is {arguments.shown(fault)}"
+            )
 
 
 def groups_of(user: str) -> tuple[str, ...]:
