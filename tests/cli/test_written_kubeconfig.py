@@ -109,8 +109,8 @@ async def test_file_of_a_stopped_server_is_replaced(tmp_path: Path, capsys: pyte
 async def test_file_of_a_running_server_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kubeconfig"
     with running() as first:
-        async with own_kubeconfig(path, server(first), given=False):
-            async with own_kubeconfig(path, server("https://127.0.0.1:2"), given=False) as beside:
+        async with own_kubeconfig(path, server(first), explicit=False):
+            async with own_kubeconfig(path, server("https://127.0.0.1:2"), explicit=False) as beside:
                 assert beside == tmp_path / "kubeconfig-2"
                 assert (url_in(path), url_in(beside)) == (first, "https://127.0.0.1:2")
             assert url_in(path) == first
@@ -120,9 +120,9 @@ async def test_file_of_a_running_server_is_kept(tmp_path: Path, capsys: pytest.C
                 f"the kubeconfig of https://127.0.0.1:2 is {beside}\n"
             )
             with pytest.raises(UserError, match=f"is for {first}, which is still running; name another file with"):
-                async with own_kubeconfig(path, server(GONE), given=True):
+                async with own_kubeconfig(path, server(GONE), explicit=True):
                     pass
-            async with own_kubeconfig(path, server(GONE), given=True, exclusive=True) as replaced:
+            async with own_kubeconfig(path, server(GONE), explicit=True, exclusive=True) as replaced:
                 assert (replaced, url_in(path)) == (path, GONE)
     assert list(tmp_path.iterdir()) == []
 

@@ -67,7 +67,7 @@ class ChurnUser(User):
             containers = [{"name": "main", "image": f"pause:{number}"}]
             await self.merge(path, {"spec": {"template": {"spec": {"containers": containers}}}})
         if number % 2:
-            self._simulation.end_watches(how=("ended", "lost", "gone")[number // 2 % 3])
+            self._simulation.end_watches(failure=("ended", "lost", "gone")[number // 2 % 3])
         await asyncio.sleep(90)  # the node has never been heard of: it is tainted, and its pods are evicted
         await self.request("DELETE", f"/api/v1/nodes/machine-{suffix}")
         for path, policy in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):

@@ -140,17 +140,17 @@ class Schema:
 
     def definition(self, name: str) -> Definition:
         """The definition of this name, as in OpenAPI: ``io.k8s.api.core.v1.Pod``. Raises ``KeyError``."""
-        found = self._definitions.get(name)
-        if found is None:
+        decoder = self._definitions.get(name)
+        if decoder is None:
             entry: dict[str, Any] = msgspec.json.decode(self._raw[name])
-            found = self._definitions[name] = Definition(
+            decoder = self._definitions[name] = Definition(
                 name,
                 {field: self._field(field, value) for field, value in entry["fields"].items()},
                 kinds=tuple(_split_kind(kind) for kind in entry.get("kinds", ())),
                 map_type=entry.get("map_type", ""),
                 printed=_printed().get(name, _NOTHING),
             )
-        return found
+        return decoder
 
     def for_kind(self, group: str, version: str, kind: str) -> Definition | None:
         """The definition of a built-in kind, or ``None`` if there is none; the core group is ""."""

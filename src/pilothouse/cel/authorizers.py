@@ -32,10 +32,10 @@ def _question(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(value: dict[str, Any], verb: str) -> dict[str, Any]:
-    ask = asking.get()
-    if ask is None:
+    check = asking.get()
+    if check is None:
         raise CallError("there is no authorizer here")
-    allowed, reason, error = ask({**_question(value), "verb": verb})
+    allowed, reason, error = check({**_question(value), "verb": verb})
     return tagged("authorization.Decision", "", allowed=allowed, reason=reason, error=error)
 
 

@@ -158,8 +158,8 @@ class _Coster:
             return _NOTHING
         called, size = Bounds(MOST, 0), None
         for overload in overloads:
-            found, result = self._function(node, overload, target, arguments, costs)
-            called = called.union(found)
+            estimate, result = self._function(node, overload, target, arguments, costs)
+            called = called.union(estimate)
             if result is not None:
                 size = result if size is None else size.union(result)
             if overload in ("index_list", "index_map") and node.parts:

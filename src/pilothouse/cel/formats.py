@@ -27,9 +27,9 @@ def _unprefixed(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]
     return lambda text: check(f"{text[:-1]}a" if text.endswith("-") and len(text) > 1 else text)
 
 
-def _schema_format(name: str, shown: str) -> Callable[[str], list[str]]:
+def _schema_format(name: str, format_name: str) -> Callable[[str], list[str]]:
     check = FORMATS[name]
-    return lambda text: [] if check(text) else [f"does not match the {shown} format"]
+    return lambda text: [] if check(text) else [f"does not match the {format_name} format"]
 
 
 _CHECKS: Mapping[str, Callable[[str], list[str]]] = {

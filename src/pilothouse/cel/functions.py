@@ -53,7 +53,7 @@ def run_overloads(convert: Callable[[Any], Any]) -> Iterator[Function]:
     """The overloads at run time: one for each name and argument types; overloads with the same types are distinguished
     by tags.
 
-    ``taken`` is applied to every argument.
+    ``convert`` is applied to every argument.
     """
     grouped: dict[tuple[str, tuple[Type, ...], bool], list[Function]] = {}
     for function in (*FUNCTIONS, *_MACRO_FUNCTIONS):

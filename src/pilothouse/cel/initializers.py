@@ -27,7 +27,7 @@ def unescape(name: str) -> str:
 
 def initializers_as_maps(source: str) -> str:
     """Replace initializers of objects and patches by maps."""
-    tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(source)]
+    tokens = [(token.lastgroup or "", token[0]) for token in _TOKEN.finditer(source)]
     result: list[str] = []
     braces: list[bool] = []
     """For each open bracket, whether it is the brace of an initializer."""

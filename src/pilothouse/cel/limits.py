@@ -156,8 +156,8 @@ class Evaluator(Protocol):
     def compile(self, source: Source) -> Compiled:
         """Compile, blocking the calling thread."""
 
-    async def run(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """Evaluate off the event loop; ``ask`` is called on it. Raises ``Busy``."""
+    async def run(self, task: Task, authorize_check: Ask | None = None) -> Evaluated:
+        """Evaluate off the event loop; ``authorize_check`` is called on it. Raises ``Busy``."""
 
     def evaluate(self, task: Task) -> Evaluated:
         """Evaluate, blocking the calling thread."""
@@ -174,8 +174,8 @@ def no_evaluator() -> None:
 class AuthorizationChecks:
     """The authorization checks of one evaluation. Each costs a third of the limit of a call."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, authorize_check: Ask) -> None:
+        self._ask = authorize_check
         self._count = 0
 
     def ask(self, question: dict[str, str]) -> tuple[bool, str, str]:

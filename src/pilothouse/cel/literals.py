@@ -100,5 +100,5 @@ def _element_type(checked: Checked, node: Node, optional: bool) -> Type:
     return kind.of[0] if optional and kind.of else kind
 
 
-def _mismatch(expected: Type, found: Type) -> str:
-    return f"expected type '{format_checked(expected)}' but found '{format_checked(found)}'"
+def _mismatch(expected: Type, actual: Type) -> str:
+    return f"expected type '{format_checked(expected)}' but found '{format_checked(actual)}'"

@@ -55,10 +55,10 @@ class Sandbox:
         self._waiting = 0
         self._stopped = False
 
-    async def run(self, task: Task, ask: Ask | None = None) -> Evaluated:
-        """``evaluate`` off the event loop, on which ``ask`` is called. Raises ``Busy``."""
+    async def run(self, task: Task, authorize_check: Ask | None = None) -> Evaluated:
+        """``evaluate`` off the event loop, on which ``authorize_check`` is called. Raises ``Busy``."""
         loop = asyncio.get_running_loop()
-        return await self._off_loop(partial(self.evaluate, task, ask and _on_loop(loop, ask)))
+        return await self._off_loop(partial(self.evaluate, task, authorize_check and _on_loop(loop, authorize_check)))
 
     async def run_compile(self, source: Source) -> Compiled:
         """``compile`` off the event loop. Raises ``Busy``."""
@@ -87,11 +87,11 @@ class Sandbox:
                 self._end()  # the process still waits for a response
                 raise
 
-    def evaluate(self, task: Task, ask: Ask | None = None) -> Evaluated:
+    def evaluate(self, task: Task, authorize_check: Ask | None = None) -> Evaluated:
         """The result of the evaluation; an exceeded cost limit if it needs too much time or memory."""
         with self._lock, self._patience(_PATIENCE_SECONDS) as process:
             try:
-                return _evaluated(process, task, ask)
+                return _evaluated(process, task, authorize_check)
             except EvaluationError as error:
                 self._end()  # the process still waits for a response
                 return Evaluated(error=str(error))
@@ -167,7 +167,7 @@ class Sandbox:
             self._start()
 
 
-def _evaluated(process: subprocess.Popen[bytes], task: Task, ask: Ask | None) -> Evaluated:
+def _evaluated(process: subprocess.Popen[bytes], task: Task, authorize_check: Ask | None) -> Evaluated:
     """Raises ``EOFError`` if the process has ended."""
     frame = _sent(process, pickle.dumps(task))
     while True:
@@ -175,7 +175,7 @@ def _evaluated(process: subprocess.Popen[bytes], task: Task, ask: Ask | None) ->
         question = answer.get("question")
         if question is None:
             return Evaluated(**answer)
-        reply = ask(question) if ask is not None else (False, "", "there is no authorizer here")
+        reply = authorize_check(question) if authorize_check is not None else (False, "", "there is no authorizer here")
         frame = _sent(process, msgspec.msgpack.encode(reply))
 
 
@@ -195,19 +195,19 @@ def _decode_other(code: int, data: memoryview) -> Any:
     return datetime.timedelta(seconds=float(bytes(data)))
 
 
-def _on_loop(loop: asyncio.AbstractEventLoop, ask: Ask) -> Ask:
+def _on_loop(loop: asyncio.AbstractEventLoop, authorize_check: Ask) -> Ask:
     """Call the authorizer on its event loop."""
 
-    def asked(question: dict[str, str]) -> tuple[bool, str, str]:
+    def checked(question: dict[str, str]) -> tuple[bool, str, str]:
         answer: Future[tuple[bool, str, str]] = Future()
 
         def give() -> None:
             try:
-                answer.set_result(ask(question))
+                answer.set_result(authorize_check(question))
             except Exception as error:  # noqa: BLE001  # raised in the thread that asks
                 answer.set_exception(error)
 
         loop.call_soon_threadsafe(give)
         return answer.result(_PATIENCE_SECONDS)
 
-    return asked
+    return checked

@@ -84,7 +84,7 @@ def _extreme(items: list[Any], name: str) -> Any:
 
 
 def _index(items: list[Any], item: Any) -> int:
-    return next((position for position, found in enumerate(items) if found == item), -1)
+    return next((position for position, item_position in enumerate(items) if item_position == item), -1)
 
 
 def _last_index(items: list[Any], item: Any) -> int:

@@ -363,8 +363,8 @@ def _program(pattern: str) -> int:
 
 
 def _find_all(values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
-    units, found = _match(values, extents)
-    return units + 100 * found.items, found
+    units, matched = _match(values, extents)
+    return units + 100 * matched.items, matched
 
 
 def _search(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:

@@ -172,7 +172,7 @@ def administrators_kubeconfig(
     return written_kubeconfig.own_kubeconfig(
         Path(parsed["kubeconfig"]),
         server,
-        given="kubeconfig" in parsed.given,
+        explicit="kubeconfig" in parsed.given,
         kept=bool(parsed["data-dir"]),
         exclusive=bool(os.environ.get(CLUSTER_VARIABLE)),  # it is in the directory of the cluster
     )

@@ -47,20 +47,20 @@ async def apply_all(
             say(f"{_title(applied_object)}: it will not be reconciled, because {missing} is not running")
     if not applied_objects:
         return 0
-    shown = _Rollout(client, applied_objects)
+    rollout = _Rollout(client, applied_objects)
     try:
         async with asyncio.timeout(limit):
-            await shown.watch()
+            await rollout.watch()
     except TimeoutError:
-        await shown.explain()
-        say(f"not ready after {limit:g} s: {'; '.join(shown.left)}")
+        await rollout.explain()
+        say(f"not ready after {limit:g} s: {'; '.join(rollout.left)}")
         return 1
     except asyncio.CancelledError:
         if limit is not None:
-            say("; ".join(["interrupted", *(f"not ready: {left}" for left in shown.left)]))
+            say("; ".join(["interrupted", *(f"not ready: {left}" for left in rollout.left)]))
         raise
-    if shown.left:
-        say(f"not ready: {'; '.join(shown.left)}")
+    if rollout.left:
+        say(f"not ready: {'; '.join(rollout.left)}")
         return 1
     say("all manifests are ready")
     return 0

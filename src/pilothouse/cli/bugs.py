@@ -222,9 +222,9 @@ def _head(bug: "Bug") -> Iterator[str]:
 
 
 def _line(outcome: "Outcome") -> str:
-    how = "with the guard   " if not outcome.unguarded else "without the guard"
+    mode = "with the guard   " if not outcome.unguarded else "without the guard"
     result = "ok " if outcome.as_declared else "BAD"
-    return f"{result} {outcome.bug}  {how}  {outcome.scenario}" + (f": {outcome.failure}" if outcome.failure else "")
+    return f"{result} {outcome.bug}  {mode}  {outcome.scenario}" + (f": {outcome.failure}" if outcome.failure else "")
 
 
 def _report(scenario: "Scenario", outcome: "Outcome", *, brief: bool) -> Iterable[str]:

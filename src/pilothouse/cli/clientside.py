@@ -67,16 +67,16 @@ def command_flags(flags: FlagSet, *, qps: float, burst: int) -> None:
     connection_flags(flags, qps=qps, burst=burst)
 
 
-def namespace_flag(what: str) -> Flag:
-    """The namespace of ``what``; see ``CommandConnection.namespace``."""
-    return Flag("namespace", STRING, "", f"Namespace of {what}; that of the context if empty", shorthand="n")
+def namespace_flag(noun: str) -> Flag:
+    """The namespace of the objects; see ``CommandConnection.namespace``."""
+    return Flag("namespace", STRING, "", f"Namespace of {noun}; that of the context if empty", shorthand="n")
 
 
-def election_flags(flags: FlagSet, what: str, *identity: Flag) -> None:
-    """Add the flags of leader election; ``what`` runs on the leader, ``identity`` is the default Lease."""
+def election_flags(flags: FlagSet, noun: str, *identity: Flag) -> None:
+    """Add the flags of leader election; ``noun`` runs on the leader, ``identity`` is the default Lease."""
     flags.add(
         "leader election",
-        Flag("leader-elect", BOOL, False, f"{what} only while this process holds the Lease"),
+        Flag("leader-elect", BOOL, False, f"{noun} only while this process holds the Lease"),
         *identity,
         Flag(
             "leader-elect-lease-duration",

@@ -58,8 +58,8 @@ def _page() -> Iterator[str]:
     yield _HEAD.rstrip("\n")
     for name, text in COMMANDS.items():
         guide = f"[{_GUIDES[name].removesuffix('.md')}](../{_GUIDES[name]})" if name in _GUIDES else ""
-        shown = f"[`pilothouse {name}`](#pilothouse-{name})" if name in sets else f"`pilothouse {name}`"
-        yield f"| {shown} | {_cell(text)} | {guide} |"
+        command_link = f"[`pilothouse {name}`](#pilothouse-{name})" if name in sets else f"`pilothouse {name}`"
+        yield f"| {command_link} | {_cell(text)} | {guide} |"
     for name, flags in sets.items():
         yield f"\n## pilothouse {name}\n"
         if name == "manager":
@@ -83,8 +83,8 @@ def _command(flags: FlagSet, passed_on: Set[str] = frozenset()) -> Iterator[str]
 def _row(flag: Flag) -> str:
     name = f"`-{flag.shorthand}`, `--{flag.name}`" if flag.shorthand else f"`--{flag.name}`"
     default = flag.shown_default
-    shown = "" if default in {"", "[]", "false"} else f"`{default}`"
-    return f"| {name} | {shown} | {_cell(_DEFAULT.sub('', explain(flag)))} |"
+    default_text = "" if default in {"", "[]", "false"} else f"`{default}`"
+    return f"| {name} | {default_text} | {_cell(_DEFAULT.sub('', explain(flag)))} |"
 
 
 def _cell(text: str) -> str:

@@ -38,9 +38,10 @@ def run(program: str, words: Sequence[str]) -> int:
         print(USAGE.format(program=program))
         return 0
     if len(words) != 1 or words[0] not in SHELLS:
-        got = " ".join(words) or "nothing"
+        command_words = " ".join(words) or "nothing"
         print(
-            f'Error: expected one of {", ".join(SHELLS)}, got {got}\nSee "{program} --help" for usage.', file=sys.stderr
+            f'Error: expected one of {", ".join(SHELLS)}, got {command_words}\nSee "{program} --help" for usage.',
+            file=sys.stderr,
         )
         return 2
     print("\n".join(SHELLS[words[0]](flag_sets())))

@@ -154,10 +154,10 @@ def described(preview: "Preview") -> Iterator[str]:
     yield f"{scalars.counted(preview.objects, 'object')} restored, {scalars.counted(preview.writes, 'write')}, {rest}"
 
 
-def _pending(what: str, pods: "Sequence[Pending]") -> Iterator[str]:
+def _pending(description: str, pods: "Sequence[Pending]") -> Iterator[str]:
     if pods:
         yield ""
-        yield f"{scalars.counted(len(pods), 'pod')} {what}:"
+        yield f"{scalars.counted(len(pods), 'pod')} {description}:"
         for pod in pods[:_SHOWN]:
             yield f"  {pod.namespace}/{pod.name}: {pod.reason or 'not scheduled yet'}"
         yield from _more(len(pods))

@@ -80,7 +80,7 @@ def _page() -> Iterator[str]:
     yield _GATES.format(version=version).rstrip("\n")
     yield from _effects()
     yield _UNSUPPORTED.rstrip("\n")
-    yield from (_gate_row(name, who) for name, who in gates_not_implemented(DESCRIPTORS).items())
+    yield from (_gate_row(name, gate_owners) for name, gate_owners in gates_not_implemented(DESCRIPTORS).items())
     yield from _all_gates()
 
 
@@ -90,12 +90,12 @@ def _table(members: list[Flag]) -> Iterator[str]:
     for flag in sorted(members, key=lambda member: member.name):
         name = f"`-{flag.shorthand}`, `--{flag.name}`" if flag.shorthand else f"`--{flag.name}`"
         default = flag.shown_default
-        shown = f"`{default}`" if default not in {"", "[]"} else ""
+        literal = f"`{default}`" if default not in {"", "[]"} else ""
         here = flag.note or ("pilothouse only" if flag.extra else "")
         if flag.deprecated:
             here = f"{here}; deprecated" if here else "deprecated"
         kind = _cell(flag.type.name or "bool")
-        yield f"| {name} | {kind} | {shown} | {_cell(flag.help.partition(GATES_HELP_HEADER)[0])} | {_cell(here)} |"
+        yield f"| {name} | {kind} | {literal} | {_cell(flag.help.partition(GATES_HELP_HEADER)[0])} | {_cell(here)} |"
 
 
 def _cell(text: str) -> str:

@@ -117,23 +117,23 @@ async def _print_writes(parsed: Parsed) -> int:
         since = await _since(client, parsed["since"], env) if parsed["since"] else 0
         namespace = "" if parsed["all-namespaces"] else own
         try:
-            found, older = await user_writes(evidence, discovery, namespace=namespace, since=since)
+            writes, older = await user_writes(evidence, discovery, namespace=namespace, since=since)
         except ApiError as error:
             raise UserError(str(error)) from error
     if NO_ORIGINS in evidence.unseen:
         raise UserError(f"{NO_ORIGINS}; its audit log has that (pilothouse why --audit-log)")
-    if evidence.unseen and not found:
+    if evidence.unseen and not writes:
         raise UserError("; ".join(evidence.unseen))
     if parsed["output"] == "json":
-        for write in found:
+        for write in writes:
             print(escaped_json(msgspec.json.encode(write).decode()))
     else:
-        print("\n".join(write_lines(found)))
+        print("\n".join(write_lines(writes)))
     for unseen in evidence.unseen:
         print(f"Not seen: {unseen}", file=sys.stderr)
     if older:
         print(f"{older} older writes are not shown; see --since", file=sys.stderr)
-    elif not found:
+    elif not writes:
         scope = (
             f"in namespace {namespace}; -A is for all, and for objects without one" if namespace else "in the history"
         )
@@ -364,11 +364,11 @@ def _lines(version: Version, *, all_fields: bool, triggers: bool) -> Iterator[st
         full_name = "/".join(part for part in (trigger.namespace, trigger.name) if part)
         at = f" at {trigger.resource_version}" if trigger.resource_version else ""
         yield f"    after {' '.join(part for part in (trigger.type, trigger.resource, full_name) if part)}{at}"
-    shown = version.changes if all_fields else version.changes[:_SHOWN_FIELDS]
-    for difference in shown:
+    changes = version.changes if all_fields else version.changes[:_SHOWN_FIELDS]
+    for difference in changes:
         yield f"    {_line(difference)}"
-    if len(shown) < len(version.changes):
-        yield f"    and {len(version.changes) - len(shown)} more fields; see --all-fields"
+    if len(changes) < len(version.changes):
+        yield f"    and {len(version.changes) - len(changes)} more fields; see --all-fields"
 
 
 def _author(origin: Origin) -> str:

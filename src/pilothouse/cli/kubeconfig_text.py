@@ -249,16 +249,16 @@ def _without_entry(text: str, document: Document, section: str, name: str) -> tu
         return text, document
 
     def edit(text: str) -> str | None:
-        key, found = _section(text, section)
-        if key is None or found is None or found.flow_style is not False:
+        key, section_text = _section(text, section)
+        if key is None or section_text is None or section_text.flow_style is not False:
             return None
         if not left:
-            start, end = key.end_mark.index, _end_of(text, found.value[-1])
-            comments = text[start + 1 : _line_of(text, found.start_mark.index)]
+            start, end = key.end_mark.index, _end_of(text, section_text.value[-1])
+            comments = text[start + 1 : _line_of(text, section_text.start_mark.index)]
             return f"{text[:start]}: []{comments}{text[end:]}"
         for position in reversed(range(len(entries))):
             if entries[position].get("name") == name:
-                node = found.value[position]
+                node = section_text.value[position]
                 text = text[: _line_of(text, node.start_mark.index)] + text[_end_of(text, node) :]
         return text
 
@@ -267,12 +267,12 @@ def _without_entry(text: str, document: Document, section: str, name: str) -> tu
 
 def _with_current(text: str, document: Document, name: str) -> str:
     def edit(text: str) -> str | None:
-        shown = yaml.safe_dump(name).removesuffix("...\n").strip()
+        name_text = yaml.safe_dump(name).removesuffix("...\n").strip()
         key, value = _section(text, _CURRENT)
         if key is None or value is None:
-            return f"{_ended(text)}{_CURRENT}: {shown}\n"
+            return f"{_ended(text)}{_CURRENT}: {name_text}\n"
         end = max(key.end_mark.index + 1, value.end_mark.index)
-        return f"{text[: key.end_mark.index]}: {shown}{text[end:]}"
+        return f"{text[: key.end_mark.index]}: {name_text}{text[end:]}"
 
     return _edited(text, {**document, _CURRENT: name}, edit)[0]
 

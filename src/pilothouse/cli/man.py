@@ -72,13 +72,13 @@ def _manager_page() -> Iterator[str]:
     yield from _tail("pilothouse(1)")
 
 
-def _head(name: str, what: str) -> Iterator[str]:
+def _head(name: str, description: str) -> Iterator[str]:
     yield f'.TH {name.upper()} 1 "" "pilothouse {pilothouse.__version__}"'
     # Names of flags and gates are too long for lines of one length, and must not be broken.
     yield ".ad l"
     yield ".nh"
     yield ".SH NAME"
-    yield f"{_text(name)} \\- {_text(what)}"
+    yield f"{_text(name)} \\- {_text(description)}"
 
 
 def _tail(other: str) -> Iterator[str]:
@@ -93,10 +93,10 @@ def _tail(other: str) -> Iterator[str]:
 
 def _flags(flags: FlagSet) -> Iterator[str]:
     for group, members in flags.groups.items():
-        shown = sorted((flag for flag in members if not flag.deprecated), key=lambda flag: flag.name)
-        if shown:
+        flags_listed = sorted((flag for flag in members if not flag.deprecated), key=lambda flag: flag.name)
+        if flags_listed:
             yield f".SS {_text(group[:1].upper() + group[1:])}"
-        for flag in shown:
+        for flag in flags_listed:
             yield ".TP"
             yield _heading(flag)
             first, *further = explain(flag).split("\n")

@@ -47,11 +47,11 @@ def failure_text(error: BaseException, folder: Path) -> str:
     described = traceback.TracebackException.from_exception(error)
     own = [number for number, frame in enumerate(described.stack) if _is_in(frame.filename, folder)]
     if isinstance(error, SyntaxError):
-        where = f"{error.filename}, line {error.lineno}: "
+        position = f"{error.filename}, line {error.lineno}: "
         described.stack[:] = described.stack[own[0] :] if own else []
     elif own:
         last = described.stack[own[-1]]
-        where = f"{last.filename}, line {last.lineno}: "
+        position = f"{last.filename}, line {last.lineno}: "
         end = own[-1] + 1
         if isinstance(error, TypeError | ValueError) and all(
             _is_in(frame.filename, _LIBRARY) for frame in described.stack[end:]
@@ -59,9 +59,9 @@ def failure_text(error: BaseException, folder: Path) -> str:
             del described.stack[end:]  # an argument was rejected
         described.stack[:] = described.stack[own[0] :]
     else:
-        where = ""
+        position = ""
     summary = "".join(described.format_exception_only()).strip().splitlines()[-1]
-    return f"{where}{summary}\n{''.join(described.format()).rstrip()}"
+    return f"{position}{summary}\n{''.join(described.format()).rstrip()}"
 
 
 def _is_in(filename: str, folder: Path) -> bool:

@@ -50,14 +50,14 @@ def main(words: Sequence[str]) -> int:
     return serve("pilothouse run", _run(app, parsed, report), v=parsed["v"], json_lines=run.writes_json(parsed))
 
 
-def _load(where: str) -> "tuple[App, list[dict[str, Any]]] | None":
+def _load(position: str) -> "tuple[App, list[dict[str, Any]]] | None":
     try:
-        app = load_app(where)
+        app = load_app(position)
         return app, app.definitions()
     except UserError as error:
         print(f"Error: {error}", file=sys.stderr)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever the author's code raises is the author's to read
-        print(f"Error: {failure_text(error, file_and_name(where)[0].resolve().parent)}", file=sys.stderr)
+        print(f"Error: {failure_text(error, file_and_name(position)[0].resolve().parent)}", file=sys.stderr)
     return None
 
 

@@ -49,8 +49,8 @@ def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) 
         print(flags.help())
         return 0
     if len(parsed.arguments) > most:
-        what, extra = "more arguments" if most else "arguments", parsed.arguments[most:]
-        _print_error(f'"{program}" does not take any {what}, got [{" ".join(map(quoted, extra))}]', program, 2)
+        noun, extra = "more arguments" if most else "arguments", parsed.arguments[most:]
+        _print_error(f'"{program}" does not take any {noun}, got [{" ".join(map(quoted, extra))}]', program, 2)
         return 2
     return parsed
 
@@ -155,8 +155,8 @@ async def _flush_every(seconds: float) -> None:
 
 def _print_error(message: str, program: str, code: int) -> None:
     hint = f'\nSee "{program} --help" for usage.' if code == 2 else ""
-    shown = "\n".join(map(escaped, message.split("\n")))  # it may quote text from an API server
-    print(f"Error: {shown}{hint}", file=sys.stderr)
+    lines = "\n".join(map(escaped, message.split("\n")))  # it may quote text from an API server
+    print(f"Error: {lines}{hint}", file=sys.stderr)
 
 
 async def _until_signal(work: Coroutine[Any, Any, int], waits: bool) -> int:

@@ -118,8 +118,12 @@ def _has_valid_numbers(config: Document) -> bool:
 
 def _manager(live: Document | None, own: str) -> str:
     entries = live["metadata"].get("managedFields") or [] if live else []
-    ours = [each for each in entries if each.get("manager") in _OUR_MANAGERS and not each.get("subresource")]
-    ours.sort(key=lambda each: each["operation"] != "Apply")
+    ours = [
+        managed_entry
+        for managed_entry in entries
+        if managed_entry.get("manager") in _OUR_MANAGERS and not managed_entry.get("subresource")
+    ]
+    ours.sort(key=lambda managed_entry: managed_entry["operation"] != "Apply")
     return ours[0]["manager"] if ours else own
 
 
@@ -168,25 +172,35 @@ def migrated_entries(meta: Mapping[str, Any], manager: str) -> list[Document] | 
     entries: list[Document] = meta.get("managedFields") or []
     managers = {manager, *_OUR_MANAGERS}
     if LAST_APPLIED in (meta.get("annotations") or {}):
-        owners = {each["manager"] for each in entries if field_sets.has(_fields(each), _ANNOTATION)}
+        owners = {
+            managed_entry["manager"] for managed_entry in entries if field_sets.has(_fields(managed_entry), _ANNOTATION)
+        }
         managers |= {*owners, _CREATED_BY_KUBECTL}
-    updates = [each for each in entries if _is_update(each) and each.get("manager") in managers]
-    applied = next((each for each in entries if _is_applied(each, manager)), None)
+    updates = [
+        managed_entry
+        for managed_entry in entries
+        if _is_update(managed_entry) and managed_entry.get("manager") in managers
+    ]
+    applied = next((managed_entry for managed_entry in entries if _is_applied(managed_entry, manager)), None)
     base = applied or next(iter(updates), None)
-    updates = [each for each in updates if base is not None and each.get("apiVersion") == base.get("apiVersion")]
+    updates = [
+        managed_entry
+        for managed_entry in updates
+        if base is not None and managed_entry.get("apiVersion") == base.get("apiVersion")
+    ]
     annotation = field_sets.of_paths(_ANNOTATION)
     fields = _fields(applied) if applied else field_sets.NOTHING
-    kept = [each for each in entries if each is not applied and each not in updates]
-    taken = False
-    for each in updates:
-        own = _fields(each)
+    kept = [managed_entry for managed_entry in entries if managed_entry is not applied and managed_entry not in updates]
+    migrated = False
+    for managed_entry in updates:
+        own = _fields(managed_entry)
         rest = field_sets.intersection(own, annotation)
         moved = field_sets.difference(own, rest)
-        taken = taken or bool(moved)
+        migrated = migrated or bool(moved)
         fields = field_sets.union(fields, moved)
         if rest:
-            kept.append({**each, "fieldsV1": rest})
-    if base is None or not taken:
+            kept.append({**managed_entry, "fieldsV1": rest})
+    if base is None or not migrated:
         return None
     return [*kept, {**base, "manager": manager, "operation": "Apply", "fieldsV1": fields}]
 

@@ -177,7 +177,7 @@ class _Command:
         return self._interruption.code if searched.interrupted and self._interruption.number else _code(searched)
 
     def _load(self) -> "list[Scenario]":
-        settings = [overrides.parse_setting(each) for each in self._parsed["set"]]
+        settings = [overrides.parse_setting(assignment) for assignment in self._parsed["set"]]
         loaded = []
         for variant in self._variants:
             try:
@@ -217,16 +217,16 @@ class _Command:
                 raise ValueError(f"{self._parsed['record']}: {error.strerror}") from error
         if not recorded:
             return  # interrupted before the first run had ended
-        shown = reports.chosen(searched, self._variants, self._replay)
+        chosen_report = reports.chosen(searched, self._variants, self._replay)
         if self._parsed["report"]:
-            _write_text(self._parsed["report"], reports.page(shown))
+            _write_text(self._parsed["report"], reports.page(chosen_report))
         if self._parsed["plot"]:
-            _write_text(self._parsed["plot"], reports.plot(shown))
+            _write_text(self._parsed["plot"], reports.plot(chosen_report))
 
-    def _print(self, name: str, searched: "search.Search", asked: int) -> None:
+    def _print(self, name: str, searched: "search.Search", requested: int) -> None:
         settings = [variant.settings for variant in self._variants]
         if self._parsed["output"] == "json":
-            shown = documents.document(
+            result_document = documents.document(
                 name,
                 searched.finished,
                 searched.failures,
@@ -234,17 +234,17 @@ class _Command:
                 self._variants,
                 interrupted=searched.interrupted,
             )
-            print(documents.text(shown))
+            print(documents.text(result_document))
             return
         for failure in searched.failures:
             _print_lines(text.failure_lines(failure, self._replay, settings[failure.job.variant], brief=self._varies))
         if self._varies:
             width = shutil.get_terminal_size((120, 24)).columns
             _print_lines(text.variant_lines(name, searched.finished, self._variants, width))
-        elif len(searched.finished) == 1 == asked:
+        elif len(searched.finished) == 1 == requested:
             _print_lines(text.run_lines(searched.finished[0][1]))
         else:
-            _print_lines(text.search_lines(name, searched.finished, asked))
+            _print_lines(text.search_lines(name, searched.finished, requested))
         if searched.interrupted:
             print("interrupted", file=sys.stderr)
 

@@ -178,9 +178,9 @@ async def _restore(parsed: Parsed, path: Path) -> int:
     return 0
 
 
-def print_skipped(skipped: "Iterable[Skipped]", what: str) -> None:
+def print_skipped(skipped: "Iterable[Skipped]", noun: str) -> None:
     """Print a warning for everything that was left out."""
-    lines = [f"warning: {skipped_item.resource} {what}: {skipped_item.reason}" for skipped_item in skipped]
+    lines = [f"warning: {skipped_item.resource} {noun}: {skipped_item.reason}" for skipped_item in skipped]
     for line in lines[:_SHOWN]:
         print(escaped(line), file=sys.stderr)
     if len(lines) > _SHOWN:

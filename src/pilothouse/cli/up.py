@@ -217,7 +217,7 @@ async def _running(
         async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
             await start(served)
             running = group.start(plane.run(), name="plane")
-            shown = None if page is None else group.start(page.run(), name="page")
+            page_task = None if page is None else group.start(page.run(), name="page")
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
             await _wait_ready(plane, f"API server {served.url}\n  kubectl --kubeconfig {path} get nodes")
@@ -225,8 +225,8 @@ async def _running(
             link = "" if page is None or os.environ.get(CLUSTER_VARIABLE) else page.link(served.url)
             yield RunningPlane(plane, path, _ready_message(served, parsed, path, context, link, plane.node_names))
             running.cancel()
-            if shown is not None:
-                shown.cancel()
+            if page_task is not None:
+                page_task.cancel()
     finally:
         # Last, so that the programs can still release what they hold: the manager's lease.
         await served.stop()
@@ -346,13 +346,13 @@ def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
 def _ready_message(
     served: "ServedApiServer", parsed: Parsed, path: Path, context: str, link: str, nodes: Sequence[str]
 ) -> str:
-    where = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
+    location = f"in {parsed['data-dir']}" if parsed["data-dir"] else "in memory"
     if parsed["etcd-servers"]:
-        where = f"in etcd at {', '.join(parsed['etcd-servers'])}"
+        location = f"in etcd at {', '.join(parsed['etcd-servers'])}"
     counted = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     merged = f"  kubectl --context {context} get nodes    # {parsed['write-kubeconfig']}, current\n" if context else ""
     return (
-        f"pilothouse is ready: API server {served.url}, {counted}, stored {where}\n"
+        f"pilothouse is ready: API server {served.url}, {counted}, stored {location}\n"
         f"  kubectl --kubeconfig {path} get nodes\n"
         f"{merged}"
         f"{f'  {link}    # opens the page; good for one login, within 10 minutes' if link else ''}"
@@ -364,6 +364,8 @@ def _missing_controller(applied_object: "AppliedObject", parsed: Parsed) -> str:
     to other programs."""
     needed = rollout.CONTROLLER_OF.get(applied_object.kind.kind, "")
     selection = controller_selection.Selection(tuple(parsed["controllers"]))
-    if parsed["no-manager"] or any(found.name == needed and selection.enables(found) for found in registry.DESCRIPTORS):
+    if parsed["no-manager"] or any(
+        descriptor.name == needed and selection.enables(descriptor) for descriptor in registry.DESCRIPTORS
+    ):
         return ""
     return needed

@@ -55,23 +55,23 @@ async def own_kubeconfig(
     path: Path,
     server: Server,
     *,
-    given: bool = True,
+    explicit: bool = True,
     kept: bool = False,
     exclusive: bool = False,
     flag: str = "--kubeconfig",
 ) -> AsyncIterator[Path]:
     """Write a kubeconfig, and yield its path.
 
-    If the file belongs to a running server, a file next to it is used, unless the path was ``given`` by the user. At
-    the end the file is removed, unless ``kept`` for a server that will be started again, and also its directory if it
-    was created here and is empty. ``exclusive``: no other server writes this file, so whatever listens at the address
-    in it is another program. Raises ``UserError``.
+    If the file belongs to a running server, a file next to it is used, unless the path is ``explicit``, that is given
+    by the user. At the end the file is removed, unless ``kept`` for a server that will be started again, and also its
+    directory if it was created here and is empty. ``exclusive``: no other server writes this file, so whatever listens
+    at the address in it is another program. Raises ``UserError``.
     """
     path = _home(path)
     is_new = not path.parent.exists()
     try:
         async with _locked(path):
-            path = _free_path(path, server, given=given, exclusive=exclusive, flag=flag)
+            path = _free_path(path, server, explicit=explicit, exclusive=exclusive, flag=flag)
             document = kubeconfig_text.marked(server.document(NAME))
             _replace(path, f"{MARK}\n{kubeconfig_text.dumped(document)}")
     except Unwritable as error:
@@ -219,7 +219,7 @@ def _remove_entries(path: Path, name: str, server: Server, before: str | None, a
 # Which file, and which name
 
 
-def _free_path(path: Path, server: Server, *, given: bool, exclusive: bool, flag: str) -> Path:
+def _free_path(path: Path, server: Server, *, explicit: bool, exclusive: bool, flag: str) -> Path:
     """The path, or one next to it. Raises ``UserError`` if neither may be written."""
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file with {flag}")
@@ -231,14 +231,14 @@ def _free_path(path: Path, server: Server, *, given: bool, exclusive: bool, flag
     before = _server_of(path)
     if exclusive or before in {"", server.url} or not _is_reachable(before):
         return path
-    if given:
+    if explicit:
         raise UserError(f"{path} is for {before}, which is still running; name another file with {flag}")
     sibling = path.with_name(f"{path.name}-{server.port}")
     print(
         f"note: {path} is for {before}, which is still running; the kubeconfig of {server.url} is {sibling}",
         file=sys.stderr,
     )
-    return _free_path(sibling, server, given=True, exclusive=False, flag=flag)
+    return _free_path(sibling, server, explicit=True, exclusive=False, flag=flag)
 
 
 def _free_name(path: Path, document: Document, server: Server) -> str:
@@ -357,9 +357,9 @@ async def _locked(path: Path) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def _print_errors(what: str) -> Iterator[None]:
+def _print_errors(noun: str) -> Iterator[None]:
     """Print an error on standard error: no caller is left to handle it."""
     try:
         yield
     except (UserError, NoKubeconfig, OSError) as error:
-        print(f"note: {what}: {error}", file=sys.stderr)
+        print(f"note: {noun}: {error}", file=sys.stderr)

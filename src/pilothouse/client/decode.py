@@ -91,12 +91,12 @@ class Decoders(Generic[T]):
             parts.share(obj)
         return obj
 
-    def one(self, body: bytes | memoryview, what: Callable[[], str]) -> T:
-        """Decode one object. ``what`` names it in errors."""
+    def one(self, body: bytes | memoryview, description: Callable[[], str]) -> T:
+        """Decode one object. ``description`` names it in errors."""
         try:
             return self._one.decode(body)
         except UNREADABLE as error:
-            return self._decode_again(bytes(body), what, error)
+            return self._decode_again(bytes(body), description, error)
 
     def list(self, kind: Kind[Any], body: bytes, on_undecodable: OnUndecodable | None) -> ObjectList[T]:
         """Decode a whole list."""
@@ -137,11 +137,11 @@ class Decoders(Generic[T]):
             raw = bytes(item)
             return self._decode_again(raw, lambda: name_of(kind, raw), error)
 
-    def _decode_again(self, body: bytes, what: Callable[[], str], first: Exception) -> T:
+    def _decode_again(self, body: bytes, description: Callable[[], str], first: Exception) -> T:
         try:
             return msgspec.convert(without_nulls(msgspec.json.decode(body)), self.view)
         except UNREADABLE as error:
-            raise UndecodableObject(what(), str(error), body) from first
+            raise UndecodableObject(description(), str(error), body) from first
 
 
 _token = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)

@@ -79,7 +79,7 @@ class Dialer:
     async def _connect_through_proxy(
         self, loop: asyncio.AbstractEventLoop, sock: socket.socket, proxy: Proxy, context: ssl.SSLContext
     ) -> Connection:
-        what = f"the proxy {proxy.host}:{proxy.port}"
+        target = f"the proxy {proxy.host}:{proxy.port}"
         over_tls = ssl.create_default_context() if proxy.scheme == "https" else None
         host = f"[{self._endpoint.host}]" if ":" in self._endpoint.host else self._endpoint.host
         head = f"CONNECT {host}:{self._endpoint.port} HTTP/1.1\r\nHost: {host}:{self._endpoint.port}\r\n"
@@ -103,13 +103,13 @@ class Dialer:
                 transport, connection, context, server_hostname=self._server_name, ssl_handshake_timeout=TLS_SECONDS
             )
         except ssl.SSLError as error:
-            raise _tls_failure(error, f"{self._endpoint} through {what}") from error
+            raise _tls_failure(error, f"{self._endpoint} through {target}") from error
         except TimeoutError:
-            raise ConnectFailed(f"{what} did not answer CONNECT within {CONNECT_SECONDS:.0f} s") from None
+            raise ConnectFailed(f"{target} did not answer CONNECT within {CONNECT_SECONDS:.0f} s") from None
         except ConnectFailed as error:
-            raise ConnectFailed(f"{what} did not open a tunnel to {self._endpoint.authority}: {error}") from None
+            raise ConnectFailed(f"{target} did not open a tunnel to {self._endpoint.authority}: {error}") from None
         except OSError as error:
-            raise ConnectFailed(f"{what}: {error}") from error
+            raise ConnectFailed(f"{target}: {error}") from error
         finally:
             if secured is None and transport is not None:
                 transport.abort()  # refused, broken or cancelled: no caller has a reference to it
@@ -143,9 +143,9 @@ class _Tunnel(asyncio.Protocol):
 
 
 async def _connect(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, metrics: ConnectionMetrics | None, what: str = ""
+    loop: asyncio.AbstractEventLoop, host: str, port: int, metrics: ConnectionMetrics | None, target: str = ""
 ) -> socket.socket:
-    where = f"{what}{host}:{port}"
+    address = f"{target}{host}:{port}"
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             now = perf_counter_of(loop)
@@ -153,18 +153,18 @@ async def _connect(
             try:
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             except socket.gaierror as error:
-                raise ConnectFailed(f"cannot find {where}: {error.strerror or error}") from error
+                raise ConnectFailed(f"cannot find {address}: {error.strerror or error}") from error
             if metrics is not None and not _is_address(host):
                 metrics.resolved(host, now() - began)
             return await connect(loop, addresses, _prepare)
     except TimeoutError:
-        raise ConnectFailed(f"no connection to {where} within {CONNECT_SECONDS:.0f} s") from None
+        raise ConnectFailed(f"no connection to {address} within {CONNECT_SECONDS:.0f} s") from None
     except NotConnected as error:
         failures = error.failures
     if failures and all(isinstance(error, ConnectionRefusedError) for error in failures):
-        raise ConnectionRefused(f"connection refused by {where}") from failures[0]
+        raise ConnectionRefused(f"connection refused by {address}") from failures[0]
     reasons = "; ".join(error.strerror or str(error) for error in failures) or "the name has no address"
-    raise ConnectFailed(f"cannot connect to {where}: {reasons}")
+    raise ConnectFailed(f"cannot connect to {address}: {reasons}")
 
 
 def _is_address(host: str) -> bool:
@@ -185,23 +185,23 @@ def _prepare(sock: socket.socket) -> None:
 
 
 async def _tls_handshake(
-    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, what: str
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, context: ssl.SSLContext, server_name: str, target: str
 ) -> Connection:
     try:
         _transport, connection = await tls_handshake(
             loop, sock, lambda: Connection(loop), context, server_name, TLS_SECONDS
         )
     except ssl.SSLError as error:
-        raise _tls_failure(error, what) from error
+        raise _tls_failure(error, target) from error
     except OSError as error:
-        raise ConnectFailed(f"TLS with {what}: {str(error) or 'the server closed the connection'}") from error
+        raise ConnectFailed(f"TLS with {target}: {str(error) or 'the server closed the connection'}") from error
     return connection
 
 
-def _tls_failure(error: ssl.SSLError, what: str) -> ConnectFailed:
+def _tls_failure(error: ssl.SSLError, target: str) -> ConnectFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectFailed(
-            f"TLS with {what}: the server's certificate is not trusted: {error.verify_message}; check the certificate"
+            f"TLS with {target}: the server's certificate is not trusted: {error.verify_message}; check the certificate"
             " authority, or the server name, in the kubeconfig"
         )
-    return ConnectFailed(f"TLS with {what}: {error.reason or error}")
+    return ConnectFailed(f"TLS with {target}: {error.reason or error}")

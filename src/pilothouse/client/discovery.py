@@ -297,5 +297,5 @@ async def _legacy_version(client: Requester, name: str) -> GroupVersion | str:
     )
 
 
-def _decode(body: bytes, view: type[msgspec.Struct], what: str) -> Any:
-    return decoders_of(view).one(body, lambda: f"discovery at {what}")
+def _decode(body: bytes, view: type[msgspec.Struct], description: str) -> Any:
+    return decoders_of(view).one(body, lambda: f"discovery at {description}")

@@ -264,9 +264,9 @@ def is_connection_refused(error: BaseException) -> bool:
 class UndecodableObject(ValueError):
     """The server sent an object that does not fit the view it should be read with."""
 
-    def __init__(self, what: str, error: str, raw: bytes) -> None:
-        super().__init__(f"{what} cannot be read: {error}")
-        self.what = what
+    def __init__(self, description: str, error: str, raw: bytes) -> None:
+        super().__init__(f"{description} cannot be read: {error}")
+        self.what = description
         """``replicasets.apps default/web``"""
         self.error = error
         """The mismatch and its position: ``Expected `int`, got `str` - at `$.spec.replicas```"""

@@ -189,21 +189,21 @@ class ExecPlugin:
 
     def _validated(self, printed: bytes) -> _Status:
         settings = self._settings
-        what = f"{settings.origin}: the output of {settings.command}"
+        source = f"{settings.origin}: the output of {settings.command}"
         try:
             credential = msgspec.json.decode(printed, type=_ExecCredential)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{what} is not an ExecCredential: {error}") from error
+            raise ConfigError(f"{source} is not an ExecCredential: {error}") from error
         if credential.kind != "ExecCredential" or credential.api_version != settings.api_version:
             raise ConfigError(
-                f"{what} is {credential.api_version} {credential.kind}, not {settings.api_version} ExecCredential as"
+                f"{source} is {credential.api_version} {credential.kind}, not {settings.api_version} ExecCredential as"
                 " the kubeconfig says"
             )
         status = credential.status
         if status is None or not (status.token or status.client_certificate_data or status.client_key_data):
-            raise ConfigError(f"{what} has neither a token nor a client certificate")
+            raise ConfigError(f"{source} has neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise ConfigError(f"{what} has a client certificate without its key, or a key without its certificate")
+            raise ConfigError(f"{source} has a client certificate without its key, or a key without its certificate")
         return status
 
 

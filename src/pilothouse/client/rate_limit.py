@@ -38,7 +38,7 @@ class RateLimiter:
         self._tokens -= 1.0
         return -self._tokens / self.qps if self._tokens < 0 else 0.0
 
-    async def acquire(self, what: str, reason: str = "client-side throttling, not priority and fairness") -> float:
+    async def acquire(self, operation: str, reason: str = "client-side throttling, not priority and fairness") -> float:
         """Wait for a token and take it. Returns the seconds waited. A cancelled wait returns its token."""
         delay = self.reserve()
         if delay <= 0:
@@ -48,10 +48,10 @@ class RateLimiter:
         except asyncio.CancelledError:
             self._tokens += 1.0
             raise
-        self._log_throttling(delay, what, reason)
+        self._log_throttling(delay, operation, reason)
         return delay
 
-    def _log_throttling(self, delay: float, what: str, reason: str) -> None:
+    def _log_throttling(self, delay: float, operation: str, reason: str) -> None:
         # client-go rest/request.go tryThrottleWithInfo (v0.36): over 50 ms at V(3), over 1 s at V(0), but then at most
         # every 10 s (otherwise V(2)).
         if delay <= 0.05:
@@ -63,4 +63,4 @@ class RateLimiter:
             if self._said_at is None or now - self._said_at >= 10.0:
                 self._said_at = now
                 v = 0
-        _log.info("Waited before sending request", v=v, delay=f"{delay:.3f}s", reason=reason, request=what)
+        _log.info("Waited before sending request", v=v, delay=f"{delay:.3f}s", reason=reason, request=operation)

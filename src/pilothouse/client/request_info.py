@@ -35,8 +35,10 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        what = f"{self.group_resource}/{self.subresource}" if self.subresource else self.group_resource or self.path
-        return f"{self.verb} {what} {name}".rstrip()
+        resource_text = (
+            f"{self.group_resource}/{self.subresource}" if self.subresource else self.group_resource or self.path
+        )
+        return f"{self.verb} {resource_text} {name}".rstrip()
 
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -226,8 +226,8 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
             raise ConfigError(f"{pair.origin}: certificate and key do not belong together: {error}") from error
 
 
-def _read(path: str, origin: str, what: str) -> bytes:
+def _read(path: str, origin: str, description: str) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        raise ConfigError(f"{origin}: cannot read the {what} {path}: {error.strerror or error}") from error
+        raise ConfigError(f"{origin}: cannot read the {description} {path}: {error.strerror or error}") from error

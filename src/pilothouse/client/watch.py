@@ -314,20 +314,20 @@ class Watch(Generic[T]):
 
     def _decode_slowly(self, line: bytes) -> WatchEvent[T] | None:
         """Bookmarks, errors, and lines in an unusual format. None: the watch has failed."""
-        what = f"an event of {self._kind.group_resource}"
+        description = f"an event of {self._kind.group_resource}"
         try:
             envelope = _envelope.decode(line)
         except UNREADABLE as error:
-            raise UndecodableObject(what, str(error), line) from error
+            raise UndecodableObject(description, str(error), line) from error
         raw = bytes(envelope.object)
         if envelope.type == "ERROR":
             try:
                 self._failure = error_for(_status.decode(raw))
             except UNREADABLE as error:
-                raise UndecodableObject(what, str(error), line) from error
+                raise UndecodableObject(description, str(error), line) from error
             return None
         if envelope.type not in _types:
-            raise UndecodableObject(what, f"unknown event type {envelope.type!r}", line)
+            raise UndecodableObject(description, f"unknown event type {envelope.type!r}", line)
         kept_raw = raw if self._keep_raw else b""
         if self._decoders.is_raw:
             return WatchEvent(envelope.type, msgspec.Raw(raw), kept_raw)  # type: ignore[arg-type]

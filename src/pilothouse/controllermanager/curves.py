@@ -21,15 +21,15 @@ _PREFERRED = {
 
 def validate_curves(numbers: Iterable[int]) -> Iterator[str]:
     """The errors in a list, with upstream's messages."""
-    seen: set[int] = set()
+    identifiers: set[int] = set()
     for number in numbers:
         if not 0 < number <= 65535:
             yield f"curve preference {number} is out of range (must be 1-65535)"
-        elif number in seen:
+        elif number in identifiers:
             yield f"duplicate curve preference {number}"
         elif number not in _PREFERRED:
             yield f"curve preference {number} is not supported"
-        seen.add(number)
+        identifiers.add(number)
 
 
 def openssl_groups(numbers: Iterable[int]) -> tuple[str, ...]:

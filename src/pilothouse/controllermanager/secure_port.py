@@ -191,9 +191,9 @@ def _tls(env: Env, serving: Serving, authority: bytes) -> ServerTls:
         return ServerTls(default, client_authority=authority, policy=_policy(serving), named=sni_files)
     except OSError as error:
         # Without files none of our flags is involved: no temporary directory is needed.
-        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         raise ConfigError(
-            f"the certificate of the secure port can't be used: {what}; see --cert-dir, --tls-cert-file and"
+            f"the certificate of the secure port can't be used: {reason}; see --cert-dir, --tls-cert-file and"
             " --tls-private-key-file"
         ) from error
     except ValueError as error:

@@ -26,11 +26,11 @@ class Chance:
 
     def stream(self, name: str) -> random.Random:
         """The random stream of that name; the same object every time."""
-        found = self._streams.get(name)
-        if found is None:
-            found = random.Random(f"{self.seed}/{name}/{zlib.crc32(name.encode())}")
-            self._streams[name] = found
-        return found
+        rng = self._streams.get(name)
+        if rng is None:
+            rng = random.Random(f"{self.seed}/{name}/{zlib.crc32(name.encode())}")
+            self._streams[name] = rng
+        return rng
 
     def uid(self) -> str:
         """A new RFC 4122 version 4 uid."""

@@ -199,6 +199,6 @@ def _export(
         raise AttributeError(f"module {exporter['__name__']!r} has no attribute {name!r}")
     home, _dot, attribute = exports[name].rpartition(".")
     with during():
-        found = getattr(importlib.import_module(home), attribute)
-    exporter[name] = found
-    return found
+        value = getattr(importlib.import_module(home), attribute)
+    exporter[name] = value
+    return value

@@ -63,19 +63,19 @@ def make_private_directory(path: Path) -> None:
     An empty directory of this user is made private; one that others could have written to is rejected. Raises
     ``UnsafePath``, or another ``OSError``.
     """
-    for missing in reversed([each for each in path.parents if not each.exists()]):
+    for missing in reversed([parent for parent in path.parents if not parent.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
-    found = path.stat()
-    if not _is_trusted(found):
-        raise UnsafePath(f"it belongs to another user (uid {found.st_uid}); name a directory that does not exist yet")
-    if not found.st_mode & _OTHERS_WRITE:
+    status = path.stat()
+    if not _is_trusted(status):
+        raise UnsafePath(f"it belongs to another user (uid {status.st_uid}); name a directory that does not exist yet")
+    if not status.st_mode & _OTHERS_WRITE:
         return
-    if found.st_uid == _uid() and not any(path.iterdir()):
+    if status.st_uid == _uid() and not any(path.iterdir()):
         path.chmod(0o700)
         return
     raise UnsafePath(
-        f"others may write into it (mode {stat.S_IMODE(found.st_mode):04o}), and could have put files there; look at "
+        f"others may write into it (mode {stat.S_IMODE(status.st_mode):04o}), and could have put files there; look at "
         f"what is in it, then chmod go-w {path}, or name a directory that does not exist yet"
     )
 
@@ -89,10 +89,10 @@ def check_private_files(directory: Path, private: tuple[str, ...]) -> None:
                 raise UnsafePath(
                     f"{entry.name} in it is a symbolic link; put the file itself in its place, or remove it"
                 )
-            found = entry.stat(follow_symlinks=False)
-            if not _is_trusted(found):
-                raise UnsafePath(f"{entry.name} in it belongs to another user (uid {found.st_uid}); remove it")
-            if entry.name.endswith(private) and found.st_mode & _OTHERS and found.st_uid == _uid():
+            status = entry.stat(follow_symlinks=False)
+            if not _is_trusted(status):
+                raise UnsafePath(f"{entry.name} in it belongs to another user (uid {status.st_uid}); remove it")
+            if entry.name.endswith(private) and status.st_mode & _OTHERS and status.st_uid == _uid():
                 os.chmod(entry.path, 0o600)
 
 
@@ -107,9 +107,9 @@ def is_owned_by_this_user(path: Path) -> bool:
     return _is_trusted(path.lstat())
 
 
-def _is_trusted(found: os.stat_result) -> bool:
+def _is_trusted(status: os.stat_result) -> bool:
     # Root often works in directories of others, mostly in containers.
-    return _uid() == 0 or found.st_uid in (0, _uid())
+    return _uid() == 0 or status.st_uid in (0, _uid())
 
 
 def _uid() -> int:

@@ -124,5 +124,5 @@ def hint_of_kind(served: Iterable[tuple[str, str, str]], api_version: str, kind:
     similar = wanted if wanted in by_name else flags.closest(wanted, of_version) or flags.closest(wanted, list(by_name))
     if not similar:
         return ""
-    found = min(by_name[similar], key=lambda candidate: (candidate[0] != api_version, candidate[1] != kind))
-    return f" (did you mean {' '.join(found)}?)"
+    nearest = min(by_name[similar], key=lambda candidate: (candidate[0] != api_version, candidate[1] != kind))
+    return f" (did you mean {' '.join(nearest)}?)"

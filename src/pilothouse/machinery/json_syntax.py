@@ -172,9 +172,9 @@ class _Scanner:
             self._some_digits("in exponent of numeric literal")
 
     def _accept_any(self, characters: bytes) -> bool:
-        found = self._at < len(self._text) and self._text[self._at] in characters
-        self._at += found
-        return found
+        accepted = self._at < len(self._text) and self._text[self._at] in characters
+        self._at += accepted
+        return accepted
 
     def _run(self) -> None:
         match = _digits.match(self._text, self._at)

@@ -35,8 +35,8 @@ MAX_GENERATED_PREFIX = 58
 
 def regex_error(message: str, pattern: str, examples: Sequence[str]) -> str:
     """``message`` with examples and the pattern, the suffix of every format error."""
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
+    examples_text = " or ".join(f"'{example}', " for example in examples)
+    return f"{message} (e.g. {examples_text}regex used for validation is '{pattern}')"
 
 
 def _size(text: str) -> int:

@@ -37,7 +37,7 @@ class PodAddresses:
         """The pod with this uid has it no more. Does nothing when another has the address by now."""
         if self._holders.get(address) == uid:
             del self._holders[address]
-            self._held[uid] = tuple(held for held in self._held[uid] if held != address)
+            self._held[uid] = tuple(held_address for held_address in self._held[uid] if held_address != address)
 
     def release_all(self, uid: str) -> None:
         """The pod with this uid was deleted."""

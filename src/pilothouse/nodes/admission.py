@@ -78,8 +78,8 @@ def admit(
     if not matches_node_selection(pod.spec, node):
         reason = "node(s) didn't match Pod's node affinity/selector"
         return PodFailure("NodeAffinity", f"Predicate NodeAffinity failed: {reason}")
-    taken = (port for other, others in node_info.pods.items() if other != key for port in others.ports)
-    if pod_info.ports and _ports_conflict(pod_info.ports, taken):
+    used_ports = (port for other, others in node_info.pods.items() if other != key for port in others.ports)
+    if pod_info.ports and _ports_conflict(pod_info.ports, used_ports):
         reason = "node(s) didn't have free ports for the requested pod ports"
         return PodFailure("NodePorts", f"Predicate NodePorts failed: {reason}")
     if node.spec.taints and untolerated_taint(node.spec.taints, pod.spec.tolerations, ("NoExecute",)) is not None:
@@ -126,11 +126,11 @@ def _insufficient(name: str, wanted: int, used: int, capacity: int) -> PodFailur
     return PodFailure(f"OutOf{name}", message)
 
 
-def _ports_conflict(wanted: Sequence[Port], taken: Iterable[Port]) -> bool:
+def _ports_conflict(wanted: Sequence[Port], used_ports: Iterable[Port]) -> bool:
     """Two ports conflict on the same address, or if one is for all addresses."""
     everywhere = "0.0.0.0"  # noqa: S104  # compared, not listened on
     return any(
         (protocol, number) == (other_protocol, other_number) and (ip == other_ip or everywhere in (ip, other_ip))
-        for other_protocol, other_ip, other_number in taken
+        for other_protocol, other_ip, other_number in used_ports
         for protocol, ip, number in wanted
     )

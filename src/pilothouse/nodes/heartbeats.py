@@ -207,14 +207,14 @@ class Heartbeats:
         """Apply the Node's annotations, if they have changed."""
         name, outages = node_state.name, self._outages
         commands = commands_of(node.metadata.annotations)
-        seen_before = node_state.commands is not None
+        had_commands = node_state.commands is not None
         before, node_state.commands = node_state.commands or Commands(), commands
         if commands == before:
             return
         for complaint in commands.invalid_annotations:
             self._record_event(name, self._reference(name), "InvalidAnnotation", complaint, warning=True, always=True)
         # An annotation that is there when the simulator starts was applied by an earlier process.
-        rebooted = seen_before and commands.boot not in ("", before.boot)
+        rebooted = had_commands and commands.boot not in ("", before.boot)
         if before.faults - commands.faults or rebooted:
             outages.restore(name, containers=not rebooted)
         if commands.out_of_service:

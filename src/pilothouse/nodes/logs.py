@@ -30,26 +30,26 @@ def container_log(
 ) -> ContainerLog:
     """The log of one container: of the current or last run, or with ``previous`` of the one before. ``commands``: as in
     the profile of the nodes."""
-    where = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
+    location = f'container "{container}" in pod "{pod["metadata"]["name"]}"'
     status = _status_of(pod, container)
     if status is None:
-        return ContainerLog(error=f"{where} is not available")
+        return ContainerLog(error=f"{location} is not available")
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     if previous:
         if last is None:
-            return ContainerLog(error=f"previous terminated {where} not found")
+            return ContainerLog(error=f"previous terminated {location} not found")
         return _written(pod, container, last, now, commands=commands)
     run = state.get("running") or state.get("terminated") or last
     if run is not None:
         return _written(pod, container, run, now, commands=commands)
     reason = (state.get("waiting") or {}).get("reason") or ""
     if not reason:
-        return ContainerLog(error=f"{where} is waiting to start - no logs yet")
+        return ContainerLog(error=f"{location} is waiting to start - no logs yet")
     why = {
         "ErrImagePull": "image can't be pulled",
         "ImagePullBackOff": "trying and failing to pull image",
     }.get(reason, reason)
-    return ContainerLog(error=f"{where} is waiting to start: {why}")
+    return ContainerLog(error=f"{location} is waiting to start: {why}")
 
 
 def _status_of(pod: Mapping[str, Any], container: str) -> Mapping[str, Any] | None:

@@ -70,15 +70,15 @@ class Outages:
 
     def restore(self, node: str, *, containers: bool) -> None:
         """The node is back. ``containers``: they have kept running; otherwise it has rebooted."""
-        was_gone = self._gone.pop(node, None) is not None
+        was_vanished = self._gone.pop(node, None) is not None
         was_silent = self._silent.pop(node, None) is not None
         self._slow.pop(node, None)
         self._late.pop(node, None)
         self._serviceless.discard(node)
-        if was_gone or not containers:
+        if was_vanished or not containers:
             self._lost.add(node)
             self._boots[node] = self.boots(node) + 1
-        if was_gone or was_silent or not containers:
+        if was_vanished or was_silent or not containers:
             self._changed(node)
 
     def take_lost(self, node: str) -> bool:
@@ -92,8 +92,8 @@ class Outages:
         """Whether the node's requests are delayed."""
         return node in self._slow
 
-    def lateness(self, node: str, what: str) -> float:
-        """The seconds that the node must wait before it sends ``what``; 0.0 if it may send it.
+    def lateness(self, node: str, subject: str) -> float:
+        """The seconds that the node must wait before it sends ``subject``; 0.0 if it may send it.
 
         The caller checks again after that time. After a result of 0.0 the next request is delayed again.
         """
@@ -102,17 +102,17 @@ class Outages:
             return 0.0
         now = self._env.monotonic()
         waiting = self._late.setdefault(node, {})
-        due = waiting.setdefault(what, now + seconds)
+        due = waiting.setdefault(subject, now + seconds)
         if now < due:
             return due - now
-        del waiting[what]
+        del waiting[subject]
         return 0.0
 
-    def forget(self, node: str, what: str) -> None:
-        """Drop the delay of ``what``, which was deleted."""
+    def forget(self, node: str, subject: str) -> None:
+        """Drop the delay of ``subject``, which was deleted."""
         waiting = self._late.get(node)
         if waiting is not None:
-            waiting.pop(what, None)
+            waiting.pop(subject, None)
 
     def _changed(self, node: str) -> None:
         for record_event in self.on_change:

@@ -210,11 +210,11 @@ def recover(pod: NodePod, behaviour: Behaviour, profile: Profile, now: pod_statu
     if pod.status.start_time is None or is_terminal(pod):
         return None
     runtime_pod = new_runtime_pod(pod, behaviour, profile, now.loop + behaviour.start_delay)
-    shown = pod.status
+    reported = pod.status
     statuses = {
         status.name: status
         for status in (
-            *shown.init_container_statuses, *shown.container_statuses, *shown.ephemeral_container_statuses
+            *reported.init_container_statuses, *reported.container_statuses, *reported.ephemeral_container_statuses
         )
     }  # fmt: skip
     for container in runtime_pod.all_containers:

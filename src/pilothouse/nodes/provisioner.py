@@ -194,8 +194,8 @@ class Provisioner:
             await self._reschedule(claim, class_, chosen)
             return
         body = volume_for(claim, class_, self._topology(class_, chosen))
-        where = f" for {chosen}, which the scheduler chose" if chosen else ""
-        record_decision(f"claim {key} is provisioned by {PROVISIONER}, StorageClass {class_.metadata.name}{where}")
+        suffix = f" for {chosen}, which the scheduler chose" if chosen else ""
+        record_decision(f"claim {key} is provisioned by {PROVISIONER}, StorageClass {class_.metadata.name}{suffix}")
         try:
             await self._client.create(PERSISTENT_VOLUMES.raw, body)
         except AlreadyExists:

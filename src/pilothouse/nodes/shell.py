@@ -296,8 +296,8 @@ class Shell:
                 self._variables[name] = self._value(word)
             return
         words = [self._value(word) for word in command.words]
-        shown = [self._shown(word) for word in command.words[1:]]
-        self._redirected(command.redirections, lambda: self.run_program(words, shown))
+        arguments = [self._shown(word) for word in command.words[1:]]
+        self._redirected(command.redirections, lambda: self.run_program(words, arguments))
 
     def _redirected(self, redirections: tuple[Redirection, ...], run: Callable[[], object]) -> None:
         kept = self._output
@@ -321,13 +321,13 @@ class Shell:
                 self._message += [text for _seconds, text in self._output]
             self._output = kept
 
-    def run_program(self, words: Sequence[Value], shown: Sequence[str]) -> None:
-        """One program with its arguments; ``shown`` are those as ``echo`` writes them."""
+    def run_program(self, words: Sequence[Value], output: Sequence[str]) -> None:
+        """One program with its arguments; ``output`` are the arguments as ``echo`` writes them."""
         first, arguments = words[0], list(words[1:])
         if first is None:
             raise Unclear("a program whose name depends on something")
         name = first.rpartition("/")[2] if first.startswith("/") else first
-        shown = shown or [argument or "" for argument in arguments]
+        output = output or [argument or "" for argument in arguments]
         match name:
             case "true" | ":":
                 self.status = 0
@@ -338,9 +338,9 @@ class Shell:
             case "exit":
                 self._exit(arguments)
             case "echo":
-                self._echo(list(shown))
+                self._echo(list(output))
             case "printf":
-                self._printf(list(shown))
+                self._printf(list(output))
             case "break" | "continue":
                 raise _Leave(name == "continue")
             case "set":
@@ -348,11 +348,11 @@ class Shell:
             case "wait":
                 self._wait()
             case "exec":
-                self._exec(arguments, shown[1:])
+                self._exec(arguments, output[1:])
             case "sh" | "bash" | "ash" | "dash":
                 self._shell(arguments)
             case "env" | "nohup" | "command":
-                self._around(arguments, shown)
+                self._around(arguments, output)
             case "tail" if any(argument in ("-f", "-F", "-nf", "--follow") for argument in arguments):
                 raise _Forever
             case _ if name in _ENDLESS:
@@ -421,9 +421,9 @@ class Shell:
         self._background.clear()
         self.status = 0
 
-    def _exec(self, arguments: Sequence[Value], shown: Sequence[str]) -> None:
+    def _exec(self, arguments: Sequence[Value], output: Sequence[str]) -> None:
         if arguments:
-            self.run_program(arguments, shown)
+            self.run_program(arguments, output)
             raise _Exit
 
     def _shell(self, arguments: Sequence[Value]) -> None:
@@ -453,13 +453,13 @@ class Shell:
         else:
             self.status = 0
 
-    def _around(self, arguments: Sequence[Value], shown: Sequence[str]) -> None:
+    def _around(self, arguments: Sequence[Value], output: Sequence[str]) -> None:
         """A program that runs another one: ``env A=b sh -c …``."""
         at = 0
         while at < len(arguments) and ("=" in (arguments[at] or "") or (arguments[at] or "") in ("-", "-i", "-S")):
             at += 1
         if at < len(arguments):
-            self.run_program(arguments[at:], shown[at + 1 :])
+            self.run_program(arguments[at:], output[at + 1 :])
         else:
             self.status = 0
 

@@ -197,49 +197,51 @@ async def review(webhook: Webhook, body: bytes, client: Client) -> tuple[bytes, 
     except UNREADABLE as error:
         raise BadReview(f"the body is no AdmissionReview: {error}") from error
     if (request_review.api_version, request_review.kind) != ("admission.k8s.io/v1", "AdmissionReview"):
-        got = f"{request_review.kind!r} {request_review.api_version!r}"
-        raise BadReview(f"expected an AdmissionReview of admission.k8s.io/v1, got {got}")
+        actual = f"{request_review.kind!r} {request_review.api_version!r}"
+        raise BadReview(f"expected an AdmissionReview of admission.k8s.io/v1, got {actual}")
     response, code = await _response(webhook, request_review.request, client)
     answer = {"apiVersion": request_review.api_version, "kind": request_review.kind, "response": response}
     return msgspec.json.encode(answer), code
 
 
-async def _response(webhook: Webhook, given: _Request, client: Client) -> tuple[dict[str, Any], int]:
-    response: dict[str, Any] = {"uid": given.uid, "allowed": True}
+async def _response(webhook: Webhook, review_request: _Request, client: Client) -> tuple[dict[str, Any], int]:
+    response: dict[str, Any] = {"uid": review_request.uid, "allowed": True}
     kind = webhook.kind
-    if given.kind != _GroupVersionKind(kind.group, kind.version, kind.kind):
+    if review_request.kind != _GroupVersionKind(kind.group, kind.version, kind.kind):
         return _denial(
-            response, given, 400, "BadRequest", f"{webhook.full_name} is about {kind.kind}, {kind.api_version}"
+            response, review_request, 400, "BadRequest", f"{webhook.full_name} is about {kind.kind}, {kind.api_version}"
         )
-    if given.operation not in webhook.operations:
-        return _denial(response, given, 400, "BadRequest", f"{webhook.full_name} is not about {given.operation}")
+    if review_request.operation not in webhook.operations:
+        return _denial(
+            response, review_request, 400, "BadRequest", f"{webhook.full_name} is not about {review_request.operation}"
+        )
     request: AdmissionRequest[Any] | None = None
     try:
-        request = _decoded(webhook, given, client)
+        request = _decoded(webhook, review_request, client)
         async with asyncio.timeout(webhook.timeout_seconds):
-            operations = await _called(webhook, given, request)
+            operations = await _called(webhook, review_request, request)
         if operations:
             patch = base64.b64encode(msgspec.json.encode(operations)).decode()
             response |= {"patchType": "JSONPatch", "patch": patch}
         return response, 200
     except Denied as denied:
         code = _CODES.get(denied.reason, 403)
-        return _denial(response, given, code, denied.reason, str(denied), denied.causes)
+        return _denial(response, review_request, code, denied.reason, str(denied), denied.causes)
     except UndecodableObject as error:
-        return _denial(response, given, 400, "BadRequest", str(error))
+        return _denial(response, review_request, 400, "BadRequest", str(error))
     except TimeoutError:
         text = f"{webhook.full_name} took longer than {webhook.timeout_seconds} seconds"
-        return _denial(response, given, 504, "Timeout", text)
+        return _denial(response, review_request, 504, "Timeout", text)
     except Exception as error:  # noqa: BLE001  # one request fails, not the server
-        _log.exception("A function of a webhook failed", error, webhook=webhook.full_name, name=given.name)
+        _log.exception("A function of a webhook failed", error, webhook=webhook.full_name, name=review_request.name)
         text = f"{webhook.full_name} failed: {type(error).__name__}: {error}"
-        return _denial(response, given, 500, "InternalError", text)
+        return _denial(response, review_request, 500, "InternalError", text)
     finally:
         if request is not None and request.warnings:
             response["warnings"] = request.warnings
 
 
-def _decoded(webhook: Webhook, given: _Request, client: Client) -> AdmissionRequest[Any]:
+def _decoded(webhook: Webhook, review_request: _Request, client: Client) -> AdmissionRequest[Any]:
     """Raises ``UndecodableObject`` for objects that cannot be read as the view, or are not there.
 
     The object of a validating webhook matches the schema; that of a mutating one is only validated afterwards, and a
@@ -248,20 +250,25 @@ def _decoded(webhook: Webhook, given: _Request, client: Client) -> AdmissionRequ
     kind = webhook.kind
 
     def read(raw: msgspec.Raw, *, is_lenient: bool) -> Any:
-        body, what = bytes(raw), lambda: f"{kind.kind} {given.name}".strip()
+        body, what = bytes(raw), lambda: f"{kind.kind} {review_request.name}".strip()
         if body == b"null":
             return None
         return lenient.read(kind.view, body, what)[0] if is_lenient else decoders_of(kind.view).one(body, what)
 
-    obj, old = read(given.object, is_lenient=webhook.mutating), read(given.old_object, is_lenient=True)
-    if (obj is None) != (given.operation == "DELETE") or (old is None) != (given.operation == "CREATE"):
+    obj, old = (
+        read(review_request.object, is_lenient=webhook.mutating),
+        read(review_request.old_object, is_lenient=True),
+    )
+    if (obj is None) != (review_request.operation == "DELETE") or (old is None) != (
+        review_request.operation == "CREATE"
+    ):
         raise UndecodableObject(
-            kind.kind, f"object and oldObject of the request do not fit its operation {given.operation}", b""
+            kind.kind, f"object and oldObject of the request do not fit its operation {review_request.operation}", b""
         )
-    return AdmissionRequest(given, obj, old, client)
+    return AdmissionRequest(review_request, obj, old, client)
 
 
-async def _called(webhook: Webhook, given: _Request, request: AdmissionRequest[Any]) -> list[dict[str, Any]]:
+async def _called(webhook: Webhook, review_request: _Request, request: AdmissionRequest[Any]) -> list[dict[str, Any]]:
     """Call the function; returns the JSON patch of its changes."""
     obj = request.object if request.object is not None else request.old_object
     result = await webhook.function(obj, request)
@@ -272,9 +279,9 @@ async def _called(webhook: Webhook, given: _Request, request: AdmissionRequest[A
     if result is None:
         return []
     try:
-        before = msgspec.json.decode(given.object)
+        before = msgspec.json.decode(review_request.object)
     except UNREADABLE as error:  # in a field that the view does not have
-        raise UndecodableObject(f"{webhook.kind.kind} {given.name}".strip(), str(error), b"") from error
+        raise UndecodableObject(f"{webhook.kind.kind} {review_request.name}".strip(), str(error), b"") from error
     if isinstance(result, webhook.kind.view):
         return patch_operations(before, changed_object(before, request.object, result))
     if isinstance(result, Mapping):
@@ -284,13 +291,15 @@ async def _called(webhook: Webhook, given: _Request, request: AdmissionRequest[A
 
 def _denial(
     response: dict[str, Any],
-    given: _Request,
+    review_request: _Request,
     code: int,
     reason: str,
     message: str,
     causes: tuple[StatusCause, ...] = (),
 ) -> tuple[dict[str, Any], int]:
-    details = StatusDetails(name=given.name, group=given.kind.group, kind=given.kind.kind, causes=causes)
+    details = StatusDetails(
+        name=review_request.name, group=review_request.kind.group, kind=review_request.kind.kind, causes=causes
+    )
     status = Status(status="Failure", message=message, reason=reason, code=code, details=details if causes else None)
     response |= {"allowed": False, "status": msgspec.to_builtins(status)}
     return response, code

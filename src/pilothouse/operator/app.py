@@ -312,11 +312,11 @@ class App:
             keys = controller.failing
             if (controller.kind.api_version, controller.kind.kind) == (api_version, kind):
                 keys = [key, *(other for other in keys if other != key)]
-            shown = (
+            controller_lines = (
                 f"controller {controller.name}: {failing_key} {controller.explain(failing_key)}"
                 for failing_key in keys[:_EXPLAINED]
             )
-            lines += shown
+            lines += controller_lines
         return lines
 
     def retried_errors(self) -> list[str]:

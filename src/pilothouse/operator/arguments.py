@@ -28,14 +28,14 @@ class Items(msgspec.Struct, frozen=True):
     """One of these; callables if empty."""
     hint: str = ""
 
-    def of(self, argument: str, given: Any) -> tuple[Any, ...]:
+    def of(self, argument: str, value: Any) -> tuple[Any, ...]:
         """The items of an argument (``owns= of controller 'website'``). Raises ``TypeError`` for one without the comma
         of a tuple, and for items of other types."""
         expected = f"{argument} is a tuple of {self.plural}"
-        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
             name = argument.partition("=")[0]
-            raise TypeError(f"{expected}, got {shown(given)}: write {name}=({self.placeholder},), with the comma")
-        items = tuple(given)
+            raise TypeError(f"{expected}, got {shown(value)}: write {name}=({self.placeholder},), with the comma")
+        items = tuple(value)
         for item in items:
             if not (isinstance(item, self.types) if self.types else callable(item)):
                 raise TypeError(f"{expected}, one is {shown(item)}" + (f": {self.hint}" if self.hint else ""))

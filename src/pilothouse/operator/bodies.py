@@ -40,5 +40,5 @@ def _model(value: Any) -> Any:
     names: Mapping[str, str] | None = getattr(value, "attribute_map", None)
     if names is None:
         raise TypeError(f"{type(value).__name__} has no form in JSON")
-    fields = ((shown, getattr(value, name)) for name, shown in names.items())
-    return {shown: value for shown, value in fields if value is not None}
+    fields = ((wire_name, getattr(value, name)) for name, wire_name in names.items())
+    return {wire_name: value for wire_name, value in fields if value is not None}

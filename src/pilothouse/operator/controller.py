@@ -298,8 +298,8 @@ class DeclaredController(Controller):
     def _forget_deleted(self, key: str) -> None:
         """Drop the applies of deleted objects; the caches have all writes."""
         records = self._parts.applied.get(key, {})
-        for gone in [place for place in records if place[1] not in self._informers[place[0]].cache]:
-            del records[gone]
+        for deleted_key in [place for place in records if place[1] not in self._informers[place[0]].cache]:
+            del records[deleted_key]
 
 
 async def _outcome(sync: Any) -> Requeue | None:

@@ -82,25 +82,25 @@ class Conversions:
             obj = decoders_of(Object).one(bytes(raw), lambda: "an object")
         except UndecodableObject as error:
             raise ConversionFailed(str(error)) from error
-        what = f"{obj.kind or 'an object'} {_name(obj.metadata)} from {obj.api_version or 'nothing'}"
+        description = f"{obj.kind or 'an object'} {_name(obj.metadata)} from {obj.api_version or 'nothing'}"
         group, _slash, version = obj.api_version.rpartition("/")
         desired_group, _slash, desired = desired_api_version.rpartition("/")
         resource = self._resources.get((group, obj.kind))
         if resource is None or group != desired_group:
-            raise ConversionFailed(f"{what} to {desired_api_version}: this operator does not convert it")
+            raise ConversionFailed(f"{description} to {desired_api_version}: this operator does not convert it")
         for kind in (version, desired):
             if kind not in resource.versions:
-                raise ConversionFailed(f"{what} to {desired_api_version}: {resource.name} has no version {kind}")
+                raise ConversionFailed(f"{description} to {desired_api_version}: {resource.name} has no version {kind}")
         if version == desired:
             return raw
         try:
             return _converted(resource, obj, bytes(raw), desired)
         except (UndecodableObject, ConversionFailed) as error:
-            raise ConversionFailed(f"{what} to {desired_api_version}: {error}") from error
+            raise ConversionFailed(f"{description} to {desired_api_version}: {error}") from error
         except Exception as error:
-            _log.exception("A function for conversion failed", error, object=what, to=desired_api_version)
+            _log.exception("A function for conversion failed", error, object=description, to=desired_api_version)
             text = " ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
-            raise ConversionFailed(f"{what} to {desired_api_version}: {text}") from error
+            raise ConversionFailed(f"{description} to {desired_api_version}: {text}") from error
 
     async def review(self, body: bytes) -> bytes:
         """The response to a ConversionReview: all objects, in the given order, or the error of the first that fails.

@@ -215,28 +215,28 @@ class CustomResource(Generic[T]):
 
     def _version(self, version: Version[T, Any]) -> dict[str, Any]:
         schema = self._full_schema(version)
-        shown: dict[str, Any] = {
+        version_entry: dict[str, Any] = {
             "name": version.name,
             "served": version.served,
             "storage": version.name == self.stored,
             "schema": {"openAPIV3Schema": schema},
         }
         if version.deprecated:
-            shown["deprecated"] = True
+            version_entry["deprecated"] = True
         if isinstance(version.deprecated, str) and version.deprecated:
-            shown["deprecationWarning"] = version.deprecated
+            version_entry["deprecationWarning"] = version.deprecated
         subresources: dict[str, Any] = {}
         if "status" in schema["properties"]:
             subresources["status"] = {}
         if version.scale:
             subresources["scale"] = dict(version.scale)
         if subresources:
-            shown["subresources"] = subresources
+            version_entry["subresources"] = subresources
         if version.selectable_fields:
-            shown["selectableFields"] = [{"jsonPath": path} for path in version.selectable_fields]
+            version_entry["selectableFields"] = [{"jsonPath": path} for path in version.selectable_fields]
         if version.columns:
-            shown["additionalPrinterColumns"] = [_column(column) for column in version.columns]
-        return shown
+            version_entry["additionalPrinterColumns"] = [_column(column) for column in version.columns]
+        return version_entry
 
     def _full_schema(self, version: Version[T, Any]) -> dict[str, Any]:
         """The schema with the rules, as a copy."""
@@ -290,10 +290,10 @@ def _check_names(kind: Kind[Any], short_names: Iterable[str], categories: Iterab
         errors = ["should be a domain with at least one dot"]
     if errors:
         raise ValueError(f"group {kind.group!r} of the kind {kind.kind} is invalid: {errors[0]}")
-    for what, names in (("plural", (kind.resource,)), ("short name", short_names), ("category", categories)):
+    for noun, names in (("plural", (kind.resource,)), ("short name", short_names), ("category", categories)):
         for name in names:
             if errors := dns_1035_label_errors(name):
-                raise ValueError(f"{what} {name!r} of the kind {kind.kind} is invalid: {errors[0]}")
+                raise ValueError(f"{noun} {name!r} of the kind {kind.kind} is invalid: {errors[0]}")
 
 
 def _checked_schema(view: type[Any], zero_defaults: bool) -> dict[str, Any]:
@@ -321,9 +321,9 @@ def kind_of(resource: Resource[T]) -> Kind[T]:
 
 
 def _column(column: Column) -> dict[str, Any]:
-    shown: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    column_entry: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
     if column.description:
-        shown["description"] = column.description
+        column_entry["description"] = column.description
     if column.priority:
-        shown["priority"] = column.priority
-    return shown
+        column_entry["priority"] = column.priority
+    return column_entry

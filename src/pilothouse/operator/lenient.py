@@ -62,25 +62,25 @@ class _Unreadable(Exception):
         return "; ".join(f"{_shown(path)}: {error}" for path, error in self.errors)
 
 
-def read(view: type[T], body: bytes, what: Callable[[], str]) -> tuple[T, bool]:
+def read(view: type[T], body: bytes, description: Callable[[], str]) -> tuple[T, bool]:
     """An object, and whether it fits its view. In one that does not, missing required fields read as their zero value
     (of a ``Literal`` or ``Enum`` ``""`` or 0), and values count without their bounds.
 
     Raises ``UndecodableObject`` for invalid JSON and for values of other types.
     """
     try:
-        return decoders_of(view).one(body, what), True
+        return decoders_of(view).one(body, description), True
     except UndecodableObject as error:
         first = error
     if sum(map(body.count, (b",", b"{", b"["))) > MAX_VALUES:
         raise UndecodableObject(
-            what(), f"{first.error}; with more than {MAX_VALUES:,} values it is not read leniently", body
+            description(), f"{first.error}; with more than {MAX_VALUES:,} values it is not read leniently", body
         ) from first
     try:
         data = without_nulls(msgspec.json.decode(body))
         value: T = _value(types.type_info(view), data, None)
     except _Unreadable as error:
-        raise UndecodableObject(what(), str(error), body) from first
+        raise UndecodableObject(description(), str(error), body) from first
     except UNREADABLE:
         raise first from None
     return value, False
@@ -92,9 +92,9 @@ def without_defaults(view: msgspec.Struct, source: Any) -> dict[str, Any]:
 
     Whatever is missing stays missing: it is an error of the schema and not a stored zero value, and server-side apply
     can remove it."""
-    shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(view))
-    _drop_zeros(types.type_info(type(view)), shown, source)
-    return shown
+    view_fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(view))
+    _drop_zeros(types.type_info(type(view)), view_fields, source)
+    return view_fields
 
 
 def _value(info: types.Type, data: Any, path: _Path) -> Any:
@@ -197,28 +197,30 @@ def _zero(info: types.Type) -> Any:
             return _SCALARS[type(scalar)][1] if type(scalar) in _SCALARS else None
 
 
-def _drop_zeros(info: types.Type, shown: Any, source: Any) -> None:
+def _drop_zeros(info: types.Type, view_fields: Any, source: Any) -> None:
     match _bare(info):
-        case types.StructType() as struct if isinstance(shown, dict):
+        case types.StructType() as struct if isinstance(view_fields, dict):
             for field in struct.fields:
                 name = field.encode_name
-                if name not in shown:
+                if name not in view_fields:
                     continue
                 has = isinstance(source, dict) and name in source
-                _drop_zeros(field.type, shown[name], source[name] if has else None)
-                if not has and shown[name] in ({}, _json(_absent(field))):
-                    del shown[name]
-        case types.DictType(value_type=value) if isinstance(shown, dict):
-            for name, below in shown.items():
+                _drop_zeros(field.type, view_fields[name], source[name] if has else None)
+                if not has and view_fields[name] in ({}, _json(_absent(field))):
+                    del view_fields[name]
+        case types.DictType(value_type=value) if isinstance(view_fields, dict):
+            for name, below in view_fields.items():
                 _drop_zeros(value, below, source.get(name) if isinstance(source, dict) else None)
-        case types.ListType(item_type=item) | types.VarTupleType(item_type=item) if isinstance(shown, list):
-            old_items = source if isinstance(source, list) and len(source) == len(shown) else [None] * len(shown)
-            for below, old in zip(shown, old_items, strict=True):
+        case types.ListType(item_type=item) | types.VarTupleType(item_type=item) if isinstance(view_fields, list):
+            old_items = (
+                source if isinstance(source, list) and len(source) == len(view_fields) else [None] * len(view_fields)
+            )
+            for below, old in zip(view_fields, old_items, strict=True):
                 _drop_zeros(item, below, old)
         case types.UnionType(types=members):
             for member in members:
                 if isinstance(_bare(member), types.StructType):
-                    _drop_zeros(member, shown, source)
+                    _drop_zeros(member, view_fields, source)
 
 
 def _absent(field: types.Field) -> Any:

@@ -33,14 +33,14 @@ def _changed_struct(raw: Any, before: Any, after: msgspec.Struct) -> Any:
     if type(before) is not type(after):
         return _json(after)
     result = dict(raw) if isinstance(raw, dict) else {}
-    for name, shown in zip(after.__struct_fields__, after.__struct_encode_fields__, strict=True):
+    for name, wire_name in zip(after.__struct_fields__, after.__struct_encode_fields__, strict=True):
         old, new = getattr(before, name), getattr(after, name)
         if _same(old, new):
             continue
         if new is None:
-            result.pop(shown, None)
+            result.pop(wire_name, None)
         else:
-            result[shown] = changed_object(result.get(shown), old, new)
+            result[wire_name] = changed_object(result.get(wire_name), old, new)
     return result
 
 
@@ -60,8 +60,8 @@ def _changed_list(raw: Any, before: Any, after: Sequence[Any]) -> list[Any]:
         return [_json(item) for item in after]
     equal = _Positions(map(msgspec.json.encode, old))
     matched = [equal.take(msgspec.json.encode(item)) for item in after]
-    taken = set(matched)
-    left = [number for number in range(len(old)) if number not in taken]
+    used = set(matched)
+    left = [number for number in range(len(old)) if number not in used]
     named = _Positions((_name(old[number]) for number in left), left)
     result = []
     for place, (item, index) in enumerate(zip(after, matched, strict=True)):
@@ -69,7 +69,7 @@ def _changed_list(raw: Any, before: Any, after: Sequence[Any]) -> list[Any]:
             result.append(raw[index])
             continue
         name = _name(item)
-        same_place = not name and len(after) == len(old) and place not in taken
+        same_place = not name and len(after) == len(old) and place not in used
         position = named.take(name) if name else place if same_place else None
         result.append(_json(item) if position is None else changed_object(raw[position], old[position], item))
     return result

@@ -70,13 +70,13 @@ def missing_right(grants: Iterable[Grant], verb: str, group: str, resource: str)
     declared = ", ".join(f"{' '.join(grant.verbs)} by {grant.declared_by}" for grant in matching)
     if any(verb in grant.verbs for grant in matching):
         return f"declared is {declared}"
-    where: dict[str, Any] = {"apiGroups": [group], "resources": [resource]}
+    rule: dict[str, Any] = {"apiGroups": [group], "resources": [resource]}
     kind = ""
     if resource.startswith("/"):
-        where = {"nonResourceURLs": [resource]}
+        rule = {"nonResourceURLs": [resource]}
     elif "/" not in resource and verb in _OWN:
         kind = f"its kind to {'reads=, references= or owns=' if verb in _READ else 'owns='}, or "
-    way_out = f"add {kind}to rights= the rule { ({**where, 'verbs': [verb]}) }"
+    way_out = f"add {kind}to rights= the rule { ({**rule, 'verbs': [verb]}) }"
     return f"declared is {declared}; {way_out}" if declared else f"no controller declares it: {way_out}"
 
 

@@ -178,7 +178,9 @@ _STRINGS = {"min_length": "minLength", "max_length": "maxLength", "pattern": "pa
 
 
 def _bounds(info: types.Type, names: dict[str, str]) -> dict[str, Any]:
-    keywords = {shown: value for name, shown in names.items() if (value := getattr(info, name, None)) is not None}
+    keywords = {
+        wire_name: value for name, wire_name in names.items() if (value := getattr(info, name, None)) is not None
+    }
     if getattr(info, "gt", None) is not None:
         keywords |= {"minimum": info.gt, "exclusiveMinimum": True}  # type: ignore[attr-defined]  # of numbers
     if getattr(info, "lt", None) is not None:

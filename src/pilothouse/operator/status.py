@@ -24,8 +24,8 @@ def condition_status(type_: str, status: bool | str | None, reason: str, message
             raise TypeError(f"{name} is a str, got {value!r}")
     if errors := qualified_name_errors(type_):
         raise ValueError(f"type of a condition is invalid, got {type_!r}: {errors[0]}")
-    shown = "Unknown" if status is None else str(status)
-    if shown not in STATUSES:
+    status_text = "Unknown" if status is None else str(status)
+    if status_text not in STATUSES:
         error = ValueError if isinstance(status, str) else TypeError
         raise error(f"status of {named} is True, False or Unknown, got {status!r}")
     if not reason:
@@ -36,7 +36,7 @@ def condition_status(type_: str, status: bool | str | None, reason: str, message
         )
     if errors := condition_reason_errors(reason):
         raise ValueError(f"reason of {named} is invalid, got {reason!r}: {errors[0]}")
-    return shown
+    return status_text
 
 
 def set_condition(

@@ -133,7 +133,7 @@ class WebhookHandler:
         pieces, size, more = [], 0, True
         try:
             async with asyncio.timeout(BODY_SECONDS) as limit:
-                with self._budget.hold(limit) as held:
+                with self._budget.hold(limit) as held_memory:
                     while more:
                         message = await receive()
                         if message["type"] == "http.disconnect":
@@ -142,7 +142,7 @@ class WebhookHandler:
                         size += len(piece)
                         if size > most:
                             return 413, f"limit is {most} bytes\n".encode()
-                        self._budget.grow(held, len(piece))
+                        self._budget.grow(held_memory, len(piece))
                         pieces.append(piece)
         except TimeoutError:
             return 408, b"the body came too slowly\n"

@@ -97,5 +97,5 @@ def _fields_fit(value: dict[str, Any], schema: dict[str, Any]) -> bool:
     )
 
 
-def _is_between(size: int, schema: dict[str, Any], what: str) -> bool:
-    return bool(schema.get(f"min{what}", size) <= size <= schema.get(f"max{what}", size))
+def _is_between(size: int, schema: dict[str, Any], description: str) -> bool:
+    return bool(schema.get(f"min{description}", size) <= size <= schema.get(f"max{description}", size))

@@ -50,16 +50,16 @@ _decode = msgspec.json.Decoder(_Lease).decode
 def older_server_warning(store: Store, older: Mapping[str, str], now: datetime.datetime) -> dict[str, str] | None:
     """The values of a log line, if an older server may be at work; ``older`` has the version of resources of which an
     object is stored in another version than this server's."""
-    found = [f"{name.rpartition('/')[2]} in {older[name]}" for name in _MAINTAINED if name in older]
+    kinds = [f"{name.rpartition('/')[2]} in {older[name]}" for name in _MAINTAINED if name in older]
     alive = [record.key.removeprefix(MASTER_LEASES) for record in store.list(MASTER_LEASES).records]
-    if not found or not alive:
+    if not kinds or not alive:
         return None
     leases = ((record.key.rpartition("/")[2], record.value) for record in store.list(_LEASES).records)
     identities = {name for name, value in leases if name.startswith("apiserver-") and _is_fresh(value, now)}
     # After a restart of this server both of its own are still there.
     if len(alive) <= len(identities) and identities <= {own_name()}:
         return None
-    return {"servers": ", ".join(alive), "stored": ", ".join(found), "because": _BECAUSE}
+    return {"servers": ", ".join(alive), "stored": ", ".join(kinds), "because": _BECAUSE}
 
 
 def _is_fresh(value: bytes, now: datetime.datetime) -> bool:

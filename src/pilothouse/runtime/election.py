@@ -271,8 +271,8 @@ class LeaderElector:
             raise self._leadership_lost_error()
 
     def _leadership_lost_error(self) -> LeadershipLost:
-        held = "" if self.is_leader else self.leader
-        reason = f"{held} holds it" if held else f"it was not renewed within {self._deadline:g} s"
+        holder = "" if self.is_leader else self.leader
+        reason = f"{holder} holds it" if holder else f"it was not renewed within {self._deadline:g} s"
         return LeadershipLost(f"lost the lease {self._lock}: {reason}")
 
     async def _lead_and_renew(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -492,8 +492,8 @@ class LeaderElector:
         return self._labels.items() <= self._meta.labels.items()
 
     def _decision(self, record: Record) -> str:
-        what = f"taken or renewed for {record.duration_seconds} s" if record.holder else "released"
-        return f"{self.identity}: the lease is {what}"
+        action = f"taken or renewed for {record.duration_seconds} s" if record.holder else "released"
+        return f"{self.identity}: the lease is {action}"
 
     async def _put(self, record: Record) -> Exception | None:
         before = self._sent
@@ -562,13 +562,13 @@ class LeaderElector:
         except (ApiError, OSError, ValueError, msgspec.MsgspecError) as error:
             self._log.error("Failed to release lease", error=error, lock=self._lock)
 
-    def _record_event(self, what: str) -> None:
+    def _record_event(self, action: str) -> None:
         if self._recorder is not None:
             with contextlib.suppress(msgspec.MsgspecError):
                 # Renewals do not read the response.
                 self._meta = _lease.decode(self._cached).metadata
             about = object_reference(LEASES, self._meta)
-            self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {what}")
+            self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {action}")
 
 
 def _renewal_of(own_record: Record, before: Record) -> Record:

@@ -252,10 +252,10 @@ class Reflector(Generic[T]):
                 resource_version="" if self._unavailable else self.last_version, send_initial_events=True
             )
             items: dict[str, Item[T]] = {}
-            events_seen = 0
+            event_count = 0
             async for batch in watch:
                 for number, event in enumerate(batch):
-                    events_seen += 1
+                    event_count += 1
                     meta = event.object.metadata
                     if event.type == "BOOKMARK":
                         if meta.annotations.get(INITIAL_EVENTS_END) == "true":
@@ -266,7 +266,7 @@ class Reflector(Generic[T]):
                     else:
                         items[object_key(meta)] = Item(event.object, event.raw)
                 await self._yield_to_loop(len(batch))
-            self._check_short(started_at, events_seen)
+            self._check_short(started_at, event_count)
         except _EXPECTED as error:
             await self._close()
             if _is_retriable(error):

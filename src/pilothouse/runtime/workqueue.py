@@ -296,8 +296,8 @@ class WorkQueue(Generic[K]):
 
     def add_rate_limited(self, key: K) -> None:
         """Add ``key`` after the delay of the rate limiter."""
-        if key not in self._triggers and (taken := self._taken.get(key)) is not None:
-            self._triggers[key] = taken.retried()
+        if key not in self._triggers and (failures := self._taken.get(key)) is not None:
+            self._triggers[key] = failures.retried()
         self.add_after(key, self._limiter.when(key))
 
     def forget(self, key: K) -> None:

@@ -78,5 +78,5 @@ async def _is_without_namespace_selectors(client: Client) -> bool:
     except (ApiError, OSError, ValueError):
         return False
     # ``major`` and ``minor`` are empty in some builds.
-    found = _version(version.get("gitVersion", ""))
-    return found is not None and (int(found[1]), int(found[2])) < _SELECTORS_SINCE
+    match = _version(version.get("gitVersion", ""))
+    return match is not None and (int(match[1]), int(match[2])) < _SELECTORS_SINCE

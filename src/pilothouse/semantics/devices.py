@@ -55,12 +55,12 @@ def claim_of(pod: Pod, entry: PodResourceClaim) -> ClaimOfEntry | NoClaim:
 
 def no_claim_message(pod: Pod, entry: PodResourceClaim, reason: NoClaim) -> str:
     """The reason in upstream's words."""
-    who = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
+    pod_text = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
     match reason:
         case NoClaim.NOT_MADE_YET:
-            return f"{who}: {reason.value}"
+            return f"{pod_text}: {reason.value}"
         case NoClaim.UNKNOWN_SOURCE:
-            return f'{who}, spec.resourceClaim "{entry.name}": {reason.value}'
+            return f'{pod_text}, spec.resourceClaim "{entry.name}": {reason.value}'
         case NoClaim.NOT_NEEDED:
             return str(reason.value)
         case _:

@@ -85,10 +85,10 @@ def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> b
 def _compares(requirement: NodeSelectorRequirement, value: str | None) -> bool:
     if value is None or len(requirement.values) != 1:
         return False
-    mine, bound = _integer(value), _integer(requirement.values[0])
-    if mine is None or bound is None:
+    node_value, bound = _integer(value), _integer(requirement.values[0])
+    if node_value is None or bound is None:
         return False
-    return mine > bound if requirement.operator == "Gt" else mine < bound
+    return node_value > bound if requirement.operator == "Gt" else node_value < bound
 
 
 def _integer(text: str) -> int | None:

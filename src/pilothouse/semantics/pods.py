@@ -209,12 +209,12 @@ def host_ports(pod: Pod) -> tuple[tuple[str, str, int], ...]:
     """
     spec = pod.spec
     sidecars = tuple(c for c in spec.init_containers if c.restart_policy == "Always") if spec.init_containers else ()
-    taken: dict[tuple[str, str, int], None] = {}
+    used_ports: dict[tuple[str, str, int], None] = {}
     for container in (*spec.containers, *sidecars):
         for port in container.ports:
             if port.host_port > 0:
-                taken[port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port] = None
-    return tuple(taken)
+                used_ports[port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port] = None
+    return tuple(used_ports)
 
 
 def _amount(name: str, text: str) -> int:

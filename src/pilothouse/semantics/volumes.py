@@ -175,14 +175,14 @@ def find_match(
     volumes: Iterable[PersistentVolume],
     *,
     node: Mapping[str, str] | None = None,
-    taken: Collection[str] = (),
+    used_volumes: Collection[str] = (),
     delayed: bool = False,
     ascending: bool = False,
 ) -> PersistentVolume | None:
     """The volume that is reserved for the claim, or the smallest of those that are free and do.
 
     With the labels of a ``node``, for the scheduler: one that can be used there. Without, for the binder: if binding is
-    ``delayed`` only reserved volumes match. ``taken`` are names that were assumed meanwhile. If the volumes are
+    ``delayed`` only reserved volumes match. ``used_volumes`` are names that were assumed meanwhile. If the volumes are
     ``ascending``, i.e. reserved ones first, then by size, the search stops at the first match. Raises
     ``SelectorError``.
     """
@@ -192,7 +192,7 @@ def find_match(
     size = _ZERO
     for volume in volumes:
         reserved = refers_to(volume, claim)
-        if volume.metadata.name in taken or (volume.spec.claim_ref is not None and not reserved):
+        if volume.metadata.name in used_volumes or (volume.spec.claim_ref is not None and not reserved):
             continue
         capacity = capacity_of(volume)
         if capacity < requested or modes_differ(claim, volume) or attributes_differ(claim, volume):

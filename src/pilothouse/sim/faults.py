@@ -252,10 +252,12 @@ def draw(
             case "hold":
                 faults.append(HoldWatches(at=at, resource=resource, seconds=_duration(chance)))
             case "write":
-                how = chance.choice(WRITE_FAILURES)
+                failure = chance.choice(WRITE_FAILURES)
                 probability = chance.choice((0.1, 0.5, 1.0))
                 faults.append(
-                    FailWrites(at=at, how=how, resource=resource, probability=probability, seconds=_duration(chance))
+                    FailWrites(
+                        at=at, how=failure, resource=resource, probability=probability, seconds=_duration(chance)
+                    )
                 )
             case "read":
                 how_read = chance.choice(READ_FAILURES)

@@ -32,7 +32,7 @@ class Simulated(Protocol):
     def kill(self, *, down: float = 0.0, stale: bool = False) -> None:
         """Kill the program."""
 
-    def end_watches(self, resource: str = "", how: str = "ended") -> None:
+    def end_watches(self, resource: str = "", failure: str = "ended") -> None:
         """End its watches."""
 
     def held_watches(self, resource: str = "") -> Any:

@@ -469,9 +469,9 @@ class Simulation:
                 self._holds.remove(holding)
             holding.release()
 
-    def end_watches(self, resource: str = "", how: str = "ended") -> None:
+    def end_watches(self, resource: str = "", failure: str = "ended") -> None:
         """End the manager's open watches."""
-        with_ = {"ended": None, "lost": lose_request(), "gone": gone()}[how]
+        with_ = {"ended": None, "lost": lose_request(), "gone": gone()}[failure]
         for interceptor in self._interceptors():
             interceptor.end_watches(resource=resource, with_=with_)
 
@@ -537,7 +537,7 @@ class Simulation:
             case faults.Move(behind=behind):
                 if self.process is not None:
                     self.process.wire.replica = self.replica if behind else None
-                    self.end_watches(how="lost")
+                    self.end_watches(failure="lost")
             case faults.JumpClock(seconds=seconds):
                 clock = self.env.clock
                 assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"

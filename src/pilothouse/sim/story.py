@@ -39,8 +39,8 @@ class Origin(msgspec.Struct, frozen=True):
     body: bytes = b""
 
     def __str__(self) -> str:
-        who = f"{self.program} {self.controller}" if self.controller else self.program
-        return f"{who}: {self.call}"
+        client = f"{self.program} {self.controller}" if self.controller else self.program
+        return f"{client}: {self.call}"
 
 
 CURRENT: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("current request", default=None)

@@ -89,9 +89,9 @@ class SimulatedWebhooks:
 
     # Faults
 
-    def fail(self, how: faults.WebhookFailure, nth: int) -> None:
+    def fail(self, failure: faults.WebhookFailure, nth: int) -> None:
         """The ``nth`` call from now on fails."""
-        self._failures.append((how, nth))
+        self._failures.append((failure, nth))
 
     async def slow(self, longest: float, seconds: float) -> None:
         """For some time each call is delayed by up to ``longest`` seconds."""
@@ -107,8 +107,8 @@ class SimulatedWebhooks:
 
     def _next_failure(self) -> "faults.WebhookFailure | None":
         """The failure of this call, the first planned one if there are several."""
-        due = [how for how, nth in self._failures if nth == 1]
-        self._failures = [(how, nth - 1) for how, nth in self._failures if nth > 1]
+        due = [failure for failure, nth in self._failures if nth == 1]
+        self._failures = [(failure, nth - 1) for failure, nth in self._failures if nth > 1]
         return due[0] if due else None
 
     # Calls

@@ -236,14 +236,14 @@ class Usage(Invariant):
         if restarts > pod_usage.restarts:
             self._restarts[pod_usage.owner] = self._restarts.get(pod_usage.owner, 0) + restarts - pod_usage.restarts
             pod_usage.restarts = restarts
-        gone = change.type == "DELETED"
+        deleted = change.type == "DELETED"
         ready = _is_ready(pod)
-        if gone:
+        if deleted:
             del self._pods[key]
         if pod_usage.owner is not None:
             usage = self._workloads.get(pod_usage.owner)
             if usage is not None:
-                if ready and not gone and not pod.metadata.deletion_timestamp:
+                if ready and not deleted and not pod.metadata.deletion_timestamp:
                     usage.ready[key] = None
                 else:
                     usage.ready.pop(key, None)

@@ -135,8 +135,8 @@ def preview(
         simulation_options = SimulationOptions(nodes=0, manager=manager, **restored_options(restored))
         began = env.monotonic()
 
-        def report(what: str) -> None:
-            progress(what, lambda: env.monotonic() - began)
+        def report(noun: str) -> None:
+            progress(noun, lambda: env.monotonic() - began)
 
         report("starting the cluster")
         async with simulated(env, simulation_options, [readiness, scheduled]) as simulation:

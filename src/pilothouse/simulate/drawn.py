@@ -61,11 +61,11 @@ def draw(wanted: Faults | None, seed: int, nodes: Sequence[str], *, program: boo
 
 
 def _node_outage(chance: random.Random, at: float, nodes: Sequence[str]) -> NodeOutage:
-    how: Literal["silent", "slow", "vanished", "rebooted"] = chance.choice(
+    mode: Literal["silent", "slow", "vanished", "rebooted"] = chance.choice(
         ("silent", "silent", "slow", "vanished", "rebooted")
     )
     return NodeOutage(
-        at, chance.choice(nodes), how, round(chance.choice((20.0, 120.0, 600.0)) * (0.5 + chance.random()), 1)
+        at, chance.choice(nodes), mode, round(chance.choice((20.0, 120.0, 600.0)) * (0.5 + chance.random()), 1)
     )
 
 
@@ -76,8 +76,8 @@ def _of_manager(chance: random.Random, at: float, resource: str, *, program: boo
     lasts = round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)
     match chance.choice((*kinds, "second") if program else kinds):
         case "write":
-            how = chance.choice(faults.WRITE_FAILURES)
-            return faults.FailWrite(at=at, how=how, resource=resource, nth=chance.choice((1, 1, 2, 3)))
+            failure = chance.choice(faults.WRITE_FAILURES)
+            return faults.FailWrite(at=at, how=failure, resource=resource, nth=chance.choice((1, 1, 2, 3)))
         case "crash":
             return faults.Crash(
                 at=at,

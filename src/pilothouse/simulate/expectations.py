@@ -160,15 +160,15 @@ class Expectations(Invariant):
             and self._value(rule.expression, rule.path).holds
         )
 
-    def start_entry(self, name: str, began: float, held: frozenset[str]) -> None:
+    def start_entry(self, name: str, began: float, active: frozenset[str]) -> None:
         """Start the expectations after the entry ``name``, which started at ``began``; an empty name is the start of
-        the timeline. ``held`` are the paths of expectations that were true before."""
+        the timeline. ``active`` are the paths of expectations that were true before."""
         self._awaited.discard(name)
         for rule in self._compiled.rules:
             if isinstance(rule.rule, EventuallyRule) and rule.rule.after == name:
                 obligation = _Obligation(rule, began)
                 if self._is_kept(obligation):
-                    if rule.path in held:
+                    if rule.path in active:
                         when = f'the entry "{name}" began' if name else "the timeline began"
                         self.notices[
                             f"eventually {rule.name}: it was true already when {when}; "
@@ -410,8 +410,11 @@ class Expectations(Invariant):
     def _report_error(self, rule: CompiledRule, error: Exception) -> None:
         self._failed = True
         text = str(error)
-        where = self._scenario.where(rule.path)
-        context = {"message": text, "exception": ScenarioError(text if text.startswith(where) else f"{where}: {text}")}
+        position = self._scenario.where(rule.path)
+        context = {
+            "message": text,
+            "exception": ScenarioError(text if text.startswith(position) else f"{position}: {text}"),
+        }
         asyncio.get_running_loop().call_exception_handler(context)
 
     def _fail(self, rule: CompiledRule, message: str, change: Change | None = None) -> None:

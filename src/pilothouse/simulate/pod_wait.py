@@ -22,9 +22,11 @@ class PodWait(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Whether it became ready, or else how the wait ended."""
         if self.outcome == "ready":
             return "ready"
-        how = {"the end": "the end of the run", "failed": "it failed"}.get(self.outcome, f"it was {self.outcome}")
-        return f"not ready until {how}"
+        outcome_text = {"the end": "the end of the run", "failed": "it failed"}.get(
+            self.outcome, f"it was {self.outcome}"
+        )
+        return f"not ready until {outcome_text}"
 
     def __str__(self) -> str:
-        where = f" on {self.node}" if self.node else ""
-        return f"{self.pod}{where}: {self.ended}, after {shown_seconds(round(self.seconds, 2))}: {self.waited_for}"
+        node_text = f" on {self.node}" if self.node else ""
+        return f"{self.pod}{node_text}: {self.ended}, after {shown_seconds(round(self.seconds, 2))}: {self.waited_for}"

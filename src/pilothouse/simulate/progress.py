@@ -28,17 +28,17 @@ def phases(stream: TextIO) -> Iterator[Callable[[str, Callable[[], float]], None
     phase: tuple[str, Callable[[], float]] = ("", lambda: 0.0)
     ended, started_at = threading.Event(), stopwatch_seconds()
 
-    def begin(what: str, virtual_seconds: Callable[[], float]) -> None:
+    def begin(phase_name: str, virtual_seconds: Callable[[], float]) -> None:
         nonlocal phase
-        phase = what, virtual_seconds
+        phase = phase_name, virtual_seconds
 
     def show() -> None:
         is_terminal, wait = stream.isatty(), _FIRST_SECONDS
         while not ended.wait(wait):
             wait = _TERMINAL_SECONDS if is_terminal else _FILE_SECONDS
-            what, virtual_seconds = phase
-            if what:
-                line = f"{what}: {_times(virtual_seconds(), stopwatch_seconds() - started_at)}"
+            phase_name, virtual_seconds = phase
+            if phase_name:
+                line = f"{phase_name}: {_times(virtual_seconds(), stopwatch_seconds() - started_at)}"
                 stream.write(f"{_ERASE}{line[:118]}" if is_terminal else f"{line}\n")
                 stream.flush()
         if is_terminal and stopwatch_seconds() - started_at >= _FIRST_SECONDS:

@@ -125,10 +125,12 @@ class Wait:
         if self._started is not None:
             stages.append(("its containers to be ready", ended - started))
         if self.was_ready:  # only the stages that took most of the time
-            shown = [stage for stage in stages if stage[1] >= _SHORT] or stages[-1:]
+            stages_shown = [stage for stage in stages if stage[1] >= _SHORT] or stages[-1:]
         else:
-            shown = [*(stage for stage in stages[:-1] if stage[1] >= _SHORT), stages[-1]]
-        waited_for = ", ".join(f"{shown_seconds(round(seconds, 2))} for {what}" for what, seconds in shown)
+            stages_shown = [*(stage for stage in stages[:-1] if stage[1] >= _SHORT), stages[-1]]
+        waited_for = ", ".join(
+            f"{shown_seconds(round(seconds, 2))} for {stage_name}" for stage_name, seconds in stages_shown
+        )
         details = [] if self.was_ready else [self._reason()]
         if node and not self.was_ready and not node_is_ready(node):
             details.append("the node was not ready")

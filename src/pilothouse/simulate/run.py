@@ -192,8 +192,8 @@ class _Run:
         measures: dict[str, float] = {}
         if self._rested:
             measures["time until quiet"] = round(max(0.0, simulation.last_write - self._began), 3)
-        taken = {} if self._timeline is None else self._timeline.seconds
-        measures |= {f"time of {name}": seconds for name, seconds in taken.items() if seconds}
+        measured = {} if self._timeline is None else self._timeline.seconds
+        measures |= {f"time of {name}": seconds for name, seconds in measured.items() if seconds}
         measures |= {f"time until {name}": seconds for name, seconds in self._expectations.seconds.items()}
         return measures | self._usage.measures()
 

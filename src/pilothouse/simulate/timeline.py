@@ -136,16 +136,16 @@ class Timeline:
         self._active[number] += 1
         try:
             began = self._simulation.env.monotonic()
-            held = self._expectations.true_expectations(entry.name) if entry.name else frozenset[str]()
+            active = self._expectations.true_expectations(entry.name) if entry.name else frozenset[str]()
             if entry.name and entry.action in _LASTING:
-                self._expectations.start_entry(entry.name, began, held)
+                self._expectations.start_entry(entry.name, began, active)
             await self.actions.perform(number)
             if getattr(getattr(entry, entry.action), "for_", None):
                 self._mark("action", f"end of {entry.name or text}")
             if entry.name:
                 if entry.action not in _LASTING:
                     # A state from before the response is not an effect of the action.
-                    self._expectations.start_entry(entry.name, began, held)
+                    self._expectations.start_entry(entry.name, began, active)
                 took = round(self._simulation.env.monotonic() - began, 3)
                 self.seconds[entry.name] = max(self.seconds.get(entry.name, 0.0), took)
         except ActionError as error:
@@ -228,9 +228,9 @@ def action_text(entry: actions.Entry) -> str:
     subject = ""
     if isinstance(action, actions.Target | actions.Delete | actions.NodeSelection | actions.PodSelection):
         subject = str(action)
-        shown = {"namespace", "object", "selector", "name", "names", "group", "zone", "count", "node"}
-        shown |= {"deployment", "statefulSet", "daemonSet", "replicaSet", "job", "cronJob"}
-        fields = {key: value for key, value in fields.items() if key not in shown}
+        fields_shown = {"namespace", "object", "selector", "name", "names", "group", "zone", "count", "node"}
+        fields_shown |= {"deployment", "statefulSet", "daemonSet", "replicaSet", "job", "cronJob"}
+        fields = {key: value for key, value in fields.items() if key not in fields_shown}
     details = " ".join(_detail(key, value) for key, value in fields.items())
     return " ".join(filter(None, (words, subject, details)))
 

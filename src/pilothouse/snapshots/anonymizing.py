@@ -112,7 +112,7 @@ class Anonymizer:
         """The anonymized object."""
         meta = obj["metadata"]
         is_generated = any(
-            mark in (meta.get(where) or {}) for mark in _SERVER_GENERATED for where in ("labels", "annotations")
+            mark in (meta.get(map_field) or {}) for mark in _SERVER_GENERATED for map_field in ("labels", "annotations")
         )
         # The API server also creates an APIService for the group of a CustomResourceDefinition.
         if is_generated and (obj.get("spec") or {}).get("group", "") in self._groups:

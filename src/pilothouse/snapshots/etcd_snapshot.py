@@ -174,7 +174,7 @@ class _Reading:
             raise TransformError("encrypted at rest, which can't be read without the keys of its API server")
         return value
 
-    def _add(self, key: str, where: tuple[str, str], rest: str, pair: KeyValue) -> None:
+    def _add(self, key: str, file_position: tuple[str, str], rest: str, pair: KeyValue) -> None:
         """Add an object. Raises ``ValueError`` if it is no object of its resource."""
         in_protobuf = pair.value.startswith(protobuf.MAGIC)
         if len(pair.value) > MAX_LINE:
@@ -188,25 +188,25 @@ class _Reading:
         meta = read_head(value).metadata
         if rest != (f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name):
             raise CodecError(f"{rest} has the metadata of another object")
-        line = self._line(where)
+        line = self._line(file_position)
         if line is not None:
             entry = Entry(0, line, value)
             (self._restoring.add_stored if in_protobuf else self._restoring.add)(entry)
             return
         head = _read_kind(value)
         group, _, version = head.api_version.rpartition("/")
-        if group != where[0]:
+        if group != file_position[0]:
             raise CodecError(f"{rest} is of {head.api_version[:100]}")
         self._restoring.add(
-            Entry(0, ResourceLine(resource=where[1], group=group, version=version, kind=head.kind), value)
+            Entry(0, ResourceLine(resource=file_position[1], group=group, version=version, kind=head.kind), value)
         )
 
-    def _line(self, where: tuple[str, str]) -> ResourceLine | None:
+    def _line(self, file_position: tuple[str, str]) -> ResourceLine | None:
         """The storage version of a built-in resource; None for custom ones."""
-        if where not in self._lines:
-            info = self._restoring.stored_line(*where)
-            self._lines[where] = info
-        return self._lines[where]
+        if file_position not in self._lines:
+            info = self._restoring.stored_line(*file_position)
+            self._lines[file_position] = info
+        return self._lines[file_position]
 
     def _record_range(self, key: str, value: bytes) -> None:
         service_range = _read_range(value).range

@@ -143,11 +143,11 @@ class SnapshotFile:
         except msgspec.MsgspecError as error:
             raise self.error(f"the header can't be read: {error}", 1) from None
         if header.format != FORMAT:
-            what = "a newer" if header.format > FORMAT else "no"
+            adjective = "a newer" if header.format > FORMAT else "no"
             written = f" (written by {header.written_by[:100]})" if header.written_by else ""
             raise self.error(
                 f"the snapshot has format {header.format}{written}, and this pilothouse reads format {FORMAT}; "
-                f"that is {what} format of it: use the pilothouse that wrote the file"
+                f"that is {adjective} format of it: use the pilothouse that wrote the file"
                 if header.format > FORMAT
                 else f"the snapshot says that it has format {header.format}, and there is no such format",
                 1,

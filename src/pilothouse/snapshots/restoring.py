@@ -142,9 +142,9 @@ class Restoring:
         """Add the next object of a built-in resource, already in its storage form and checked: it is decoded only if
         programs need something from it. Raises ``SnapshotError``."""
         resource = entry.resource
-        where = (resource.group, resource.resource)
+        group_resource = (resource.group, resource.resource)
         info = self.info_of(resource)
-        if info is None or where in (LEASES, DEFINITIONS):
+        if info is None or group_resource in (LEASES, DEFINITIONS):
             self.add(entry)
             return
         head = read_head(entry.raw).metadata
@@ -158,18 +158,18 @@ class Restoring:
         revision = self._revision(entry, meta)
         key = self._reserve_key(entry, info, meta)
         self._encoded[key] = (revision, entry.raw)
-        if where in _KEPT_RESOURCES and not (where == ("", "configmaps") and head.name != _ROOT_CA):
-            self._keep_metadata(where, _decode_object(entry.raw))
+        if group_resource in _KEPT_RESOURCES and not (group_resource == ("", "configmaps") and head.name != _ROOT_CA):
+            self._keep_metadata(group_resource, _decode_object(entry.raw))
 
     def convert(self, entry: Entry) -> tuple[Object, ResourceInfo] | None:
         """Convert an object to its storage form; None if its resource is not served."""
         resource, line = entry.resource, entry.line
-        where = (resource.group, resource.resource)
-        info = self._built_in.get(where)
+        group_resource = (resource.group, resource.resource)
+        info = self._built_in.get(group_resource)
         if info is not None:
             converted = self._convert_built_in(entry, info)
-        elif where in self._custom:
-            converted = self._convert_custom(entry, self._custom[where])
+        elif group_resource in self._custom:
+            converted = self._convert_custom(entry, self._custom[group_resource])
         else:
             converted = "this API server has no such resource"
         if isinstance(converted, str):
@@ -178,14 +178,14 @@ class Restoring:
             return None
         obj, stored = converted
         self._check_namespace(entry, stored, obj["metadata"])
-        if where == DEFINITIONS:
+        if group_resource == DEFINITIONS:
             self._define(obj, line)
         return obj, stored
 
     def _check_namespace(self, entry: Entry, info: ResourceInfo, meta: Mapping[str, Any]) -> None:
         if info.namespaced != bool(meta.get("namespace")):
-            what = "needs a namespace" if info.namespaced else "can't be in a namespace"
-            raise self._file.error(f"{entry.resource.kind} {meta.get('name')!r} {what}", entry.line)
+            reason = "needs a namespace" if info.namespaced else "can't be in a namespace"
+            raise self._file.error(f"{entry.resource.kind} {meta.get('name')!r} {reason}", entry.line)
 
     def _convert_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
         resource = entry.resource
@@ -278,11 +278,13 @@ class Restoring:
 
     def info_of(self, resource: ResourceLine) -> ResourceInfo | None:
         """The resource by which an object is stored; None if it is not served."""
-        where = (resource.group, resource.resource)
-        if where in self._built_in:
-            info = self._by_version.get((resource.group, resource.version, resource.resource), self._built_in[where])
+        group_resource = (resource.group, resource.resource)
+        if group_resource in self._built_in:
+            info = self._by_version.get(
+                (resource.group, resource.version, resource.resource), self._built_in[group_resource]
+            )
             return registration_of(info.group, info.resource).strategy.stored_as(info)
-        return self._custom[where].info if where in self._custom else None
+        return self._custom[group_resource].info if group_resource in self._custom else None
 
     def stored_line(self, group: str, resource: str) -> ResourceLine | None:
         """The resource line of a built-in resource in its storage version."""
@@ -311,32 +313,32 @@ class Restoring:
             infos = serving.resource_infos(definition)
             names = definition["spec"]["names"]
             versions = frozenset(version["name"] for version in definition["spec"]["versions"])
-            where = (definition["spec"]["group"], names["plural"])
+            group_resource = (definition["spec"]["group"], names["plural"])
             stored = infos[0].custom.strategy.storage if infos else None
         except (LookupError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
             name = definition["metadata"].get("name")
             raise self._file.error(
                 f"the CustomResourceDefinition {name} can't be served: {type(error).__name__}: {error}", line
             ) from None
-        if stored is not None and where not in self._built_in:
-            self._custom[where] = _Custom(stored, versions)
+        if stored is not None and group_resource not in self._built_in:
+            self._custom[group_resource] = _Custom(stored, versions)
 
-    def _keep_metadata(self, where: tuple[str, str], obj: Object) -> None:
+    def _keep_metadata(self, group_resource: tuple[str, str], obj: Object) -> None:
         """Keep what programs need: nodes, provisioners, service ranges, the root CA."""
-        if where == ("", "nodes"):
+        if group_resource == ("", "nodes"):
             conditions = (obj.get("status") or {}).get("conditions") or ()
             ready = any(
                 condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions
             )
             labels = obj["metadata"].get("labels") or {}
             self._nodes.append(SavedNode(obj["metadata"]["name"], ready, labels.get(_ZONE) or ""))
-        elif where == ("", "configmaps") and obj["metadata"]["name"] == _ROOT_CA:
+        elif group_resource == ("", "configmaps") and obj["metadata"]["name"] == _ROOT_CA:
             self._root_ca = self._root_ca or (obj.get("data") or {}).get("ca.crt") or ""
-        elif where == ("", "services"):
+        elif group_resource == ("", "services"):
             self._services.append({"metadata": {"name": obj["metadata"]["name"]}, "spec": obj.get("spec") or {}})
-        elif where == ("networking.k8s.io", "servicecidrs"):
+        elif group_resource == ("networking.k8s.io", "servicecidrs"):
             self._ranges.append(obj)
-        elif where == ("storage.k8s.io", "storageclasses"):
+        elif group_resource == ("storage.k8s.io", "storageclasses"):
             self._provisioners[obj.get("provisioner") or ""] = None
 
     def assume_service_range(self, cidrs: Sequence[str]) -> None:

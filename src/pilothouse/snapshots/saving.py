@@ -248,7 +248,7 @@ class Saving:
         """Pages of a list, at the snapshot's resourceVersion if available, or the ``latest``; without duplicate
         objects."""
         token, exact = "", "" if latest else self._moment
-        empty, expired, seen = 0, 0, {""}
+        empty, expired, counts = 0, 0, {""}
         while True:
             try:
                 page = await self._page(resource, token, exact)
@@ -261,7 +261,7 @@ class Saving:
                     expired += 1
                     if expired > _EXPIRED_TOKENS:
                         raise
-                    seen = seen if token else {""}
+                    counts = counts if token else {""}
                     continue
                 if not exact or token:
                     raise
@@ -272,9 +272,9 @@ class Saving:
             empty = 0 if page.items else empty + 1
             if not token:
                 return
-            if token in seen or empty > _EMPTY_PAGES:
+            if token in counts or empty > _EMPTY_PAGES:
                 raise SnapshotError(self._path, f"the list of {resource.group_resource} has no end: leave it out")
-            seen.add(token)
+            counts.add(token)
 
     async def _page(self, resource: Resource, token: str, exact: str) -> Page:
         kind = resource.as_kind()

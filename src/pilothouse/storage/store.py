@@ -190,16 +190,16 @@ class Store(ABC):
         result: list[Record] = []
         for collection in self._under(prefix):
             keys = collection.keys.range(after, end)
-            undone = collection.undo(revision)
-            if undone:
-                keys = [key for key in keys if key not in undone]
+            undone_changes = collection.undo(revision)
+            if undone_changes:
+                keys = [key for key in keys if key not in undone_changes]
                 keys += [
                     key
-                    for key, record in undone.items()
+                    for key, record in undone_changes.items()
                     if record is not None and key > after and (end is None or key < end)
                 ]
                 keys.sort()
-            result += [undone.get(key) or current[key] for key in keys]
+            result += [undone_changes.get(key) or current[key] for key in keys]
         remaining = len(result) - limit if limit and limit < len(result) else 0
         return Page(result[:limit] if remaining else result, revision, remaining > 0, remaining)
 

@@ -332,29 +332,29 @@ class AsyncCluster:
         an ``App`` the backoff of the object and the error of its last sync.
         """
         of = await self._kind(api_version, kind)
-        seen = _Seen()
+        observed = _Seen()
         try:
             async with asyncio.timeout(seconds):
-                while not await self._holds(of, name, condition, seen):
+                while not await self._holds(of, name, condition, observed):
                     pass
         except TimeoutError:
-            why = await self._explain(of, name, seen.object)
-            raised = f", the condition raised {seen.error!r}" if seen.error is not None else ""
+            why = await self._explain(of, name, observed.object)
+            raised = f", the condition raised {observed.error!r}" if observed.error is not None else ""
             raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{raised}{why}") from None
-        return seen.object
+        return observed.object
 
-    async def _explain(self, of: Kind[msgspec.Raw], name: str, seen: Object | None) -> str:
+    async def _explain(self, of: Kind[msgspec.Raw], name: str, observed: Object | None) -> str:
         """The text about an object that is not as expected: reasons, and its state."""
-        meta = (seen or {}).get("metadata", {})
-        namespace = meta.get("namespace", "") if seen is not None else self.namespace
+        meta = (observed or {}).get("metadata", {})
+        namespace = meta.get("namespace", "") if observed is not None else self.namespace
         explainer = explain.Explainer(self.client)
         lines = await explainer.warnings(of.kind, name, namespace, meta.get("uid", ""))
-        lines += [f"condition {condition}" for condition in map(_condition, _conditions(seen))]
+        lines += [f"condition {condition}" for condition in map(_condition, _conditions(observed))]
         lines += await explainer.normal_events(of.kind, name, namespace)
         key = f"{namespace or self.namespace}/{name}" if of.namespaced else name
         failing = False
         for program in self._shared.programs:
-            lines += program.explain(of.api_version, of.kind, key, seen)
+            lines += program.explain(of.api_version, of.kind, key, observed)
             failing = failing or program.is_failing(of.api_version, of.kind, key)
         server = self.plane.server
         store_evidence = evidence.StoreEvidence(server.store, server.core.table)
@@ -364,18 +364,18 @@ class AsyncCluster:
         # Only an error of the last sync is a reason.
         if not failing and explanation.state not in (why.NOT_FOUND, why.AS_DESIRED, why.NO_CONDITION):
             lines += ["why:", *(f"  {line}" for line in why.text_lines(explanation)[:_WHY_LINES])]
-        shown = "".join(f"\n  {line}" for line in lines)
-        if seen is None:
-            return f"; it does not exist{shown}"
-        fields = {**seen, "metadata": {field: meta[field] for field in meta if field != "managedFields"}}
-        return f"{shown}\nlast seen:\n{json.dumps(fields, indent=2)}"
+        lines_text = "".join(f"\n  {line}" for line in lines)
+        if observed is None:
+            return f"; it does not exist{lines_text}"
+        fields = {**observed, "metadata": {field: meta[field] for field in meta if field != "managedFields"}}
+        return f"{lines_text}\nlast seen:\n{json.dumps(fields, indent=2)}"
 
-    async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, seen: "_Seen") -> bool:
+    async def _holds(self, kind: Kind[msgspec.Raw], name: str, condition: Condition, observed: "_Seen") -> bool:
         """Read, then follow the changes until the condition is true. False if the watch ended before."""
         only = f"metadata.name={name}"
         listed = await self.client.list(kind, self.namespace, field_selector=only)
-        seen.object = _decoded(listed.items[0]) if listed.items else None
-        if seen.meets(condition):
+        observed.object = _decoded(listed.items[0]) if listed.items else None
+        if observed.meets(condition):
             return True
         version = listed.metadata.resource_version
         watch = self.client.watch(kind, self.namespace, resource_version=version, field_selector=only)
@@ -385,8 +385,8 @@ class AsyncCluster:
                     for event in batch:
                         if event.type == "BOOKMARK":
                             continue
-                        seen.object = None if event.type == "DELETED" else _decoded(event.object)
-                        if seen.meets(condition):
+                        observed.object = None if event.type == "DELETED" else _decoded(event.object)
+                        if observed.meets(condition):
                             return True
         return False
 
@@ -423,8 +423,8 @@ def _is_established(definition: Object | None) -> bool:
     )
 
 
-def _conditions(seen: Object | None) -> Objects:
-    status = (seen or {}).get("status")
+def _conditions(observed: Object | None) -> Objects:
+    status = (observed or {}).get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     return (
         [condition for condition in conditions if isinstance(condition, dict)] if isinstance(conditions, list) else []

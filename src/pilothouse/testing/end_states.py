@@ -83,8 +83,8 @@ def _changed(resource: str, name: str, wanted: Content, has: Content, others: li
     result = []
     for path in sorted(wanted.keys() | has.keys()):
         if path not in by_chance and wanted.get(path) != has.get(path):
-            shown = f"{_shown(has, path)}, and without faults {_shown(wanted, path)}"
-            result.append(Difference(resource, f"{resource} {name}: .{'.'.join(path)} is {shown}"))
+            difference_text = f"{_shown(has, path)}, and without faults {_shown(wanted, path)}"
+            result.append(Difference(resource, f"{resource} {name}: .{'.'.join(path)} is {difference_text}"))
     return result
 
 
@@ -114,17 +114,17 @@ def _flatten(value: Any, path: Path, content: Content, generation: object) -> No
     if isinstance(value, dict):
         masked: dict[str, list[Content]] = {}
         for key, item in value.items():
-            shown = _masked(key)
-            if shown == key:
+            masked_key = _masked(key)
+            if masked_key == key:
                 _flatten(item, (*path, key), content, generation)
                 continue
             below: Content = {}
             _flatten(item, (), below, generation)
-            masked.setdefault(shown, []).append(below)
-        for shown, parts in masked.items():
+            masked.setdefault(masked_key, []).append(below)
+        for masked_key, parts in masked.items():
             # The order of several uids is random.
             for number, below in enumerate(sorted(parts, key=_order), 1):
-                key = shown if len(parts) == 1 else f"{shown} ({number})"
+                key = masked_key if len(parts) == 1 else f"{masked_key} ({number})"
                 content.update({(*path, key, *rest): content_value for rest, content_value in below.items()})
     elif isinstance(value, list):
         for number, item in enumerate(value):

@@ -306,19 +306,19 @@ def shrunk(runner: Runner, run: Run, most: int) -> tuple[Failure, str, BaseExcep
         )
     needed, last = failed.parts, failed.result
     reason = f"{type(last.failure).__name__}: {last.failure}"
-    shown = "\n".join(f"  [{number}] {fault}" for number, fault in needed) or "  none: it fails without faults"
+    faults_text = "\n".join(f"  [{number}] {fault}" for number, fault in needed) or "  none: it fails without faults"
     enough = f"{len(needed)} of {len(run.faults)} are enough, found in {failed.runs} runs"
     command = _command(run.seed, needed)
     text = (
         f"seed {run.seed}: {reason}\n"
         f"reproduce: {command}\n"
-        f"faults:{'' if runner.needs_reference else f' {enough}'}\n{shown}\n"
+        f"faults:{'' if runner.needs_reference else f' {enough}'}\n{faults_text}\n"
         f"the end of the log:\n{last.log}\n\nseed {run.seed}: {reason}"
     )
     faults = tuple(fault for _number, fault in needed)
     cause = last.failure.__cause__ if isinstance(last.failure, CheckFailed) else last.failure
-    shown_cause = None if cause is None else without_internals(cause)
-    return Failure(run.seed, faults, last.kind[1], reason, command, last.log), text, shown_cause
+    failure_cause = None if cause is None else without_internals(cause)
+    return Failure(run.seed, faults, last.kind[1], reason, command, last.log), text, failure_cause
 
 
 def _command(seed: int, needed: tuple[Numbered, ...]) -> str:

@@ -172,8 +172,8 @@ def _one_document(text: object) -> Mapping[str, Any]:
         raise TypeError(f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}")
     documents = [document for document in manifest_text.documents_of(text) if document is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        got = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
-        raise mistakes.InvalidValue(f"a manifest is YAML text of one object, got {got}")
+        actual = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__
+        raise mistakes.InvalidValue(f"a manifest is YAML text of one object, got {actual}")
     return documents[0]
 
 

@@ -105,8 +105,8 @@ class ProgramUnderTest:
             failing.add(rule)
         return failing
 
-    def _observe(self, seen: "interceptor.Observation") -> None:
-        match seen:
+    def _observe(self, observed: "interceptor.Observation") -> None:
+        match observed:
             case interceptor.Answered(call=call, response=response, injected=False) if response.status == 403:
                 message = msgspec.json.decode(response.body, type=_Status).message
                 if _ESCALATES in message:
@@ -146,19 +146,19 @@ class ProgramUnderTest:
 
     def _escalation(self, call: RequestInfo, rules: str) -> str:
         way = "escalate on it" if call.resource in ("roles", "clusterroles") else "bind on its role"
-        where = f" in namespace {call.namespace}" if call.namespace else ""
-        shown = rules.replace("\n", " ")[:_MAX_SHOWN]
+        scope = f" in namespace {call.namespace}" if call.namespace else ""
+        rules_text = rules.replace("\n", " ")[:_MAX_SHOWN]
         return (
-            f"{self.user} may not {call.verb} {call.resource}{where} that grant what it has not: {shown}; "
+            f"{self.user} may not {call.verb} {call.resource}{scope} that grant what it has not: {rules_text}; "
             f"add that, or the verb {way}, to rights="
         )
 
     def _missing_right(self, call: RequestInfo, times: int) -> str:
         resource = f"{call.resource}/{call.subresource}" if call.subresource else call.resource
-        shown = f"{resource}.{call.group}" if call.group and not call.subresource else resource or call.path
-        where = f" in namespace {call.namespace}" if call.namespace else ""
+        resource_text = f"{resource}.{call.group}" if call.group and not call.subresource else resource or call.path
+        scope = f" in namespace {call.namespace}" if call.namespace else ""
         often = "once" if times == 1 else f"{times} times"
-        line = f"{self.user} may not {call.verb} {shown}{where} (tried {often})"
+        line = f"{self.user} may not {call.verb} {resource_text}{scope} (tried {often})"
         if self.app is None:
             return line
         return (
@@ -170,11 +170,11 @@ class ProgramUnderTest:
         if lines := self.missing_rights:
             raise MissingRight("\n".join(lines))
 
-    def explain(self, api_version: str, kind: str, key: str, seen: dict[str, Any] | None = None) -> list[str]:
-        """What prevents the program from reconciling an object, as lines; ``seen`` is the object."""
+    def explain(self, api_version: str, kind: str, key: str, observed: dict[str, Any] | None = None) -> list[str]:
+        """What prevents the program from reconciling an object, as lines; ``observed`` is the object."""
         if self.app is None:
             return self.missing_rights
-        misfit = self.app.misfit(seen) if seen is not None else ""
+        misfit = self.app.misfit(observed) if observed is not None else ""
         return [*self.missing_rights, *filter(None, [misfit]), *self.app.explain(api_version, kind, key)]
 
     def is_failing(self, api_version: str, kind: str, key: str) -> bool:

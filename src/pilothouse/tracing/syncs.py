@@ -88,12 +88,12 @@ def commits_of(triggers: Triggers | None, tracing: Tracing) -> list[tuple[Trigge
     """The events whose commits are known, oldest first."""
     if triggers is None:
         return []
-    found, now = [], tracing.now()
+    commits, now = [], tracing.now()
     for trigger in triggers.built():
         commit = tracing.commits.get(trigger.resource_version) if trigger.resource_version else None
         if commit is not None and (trigger.type != SYNC or now - commit.at < LONGEST_DELAY):
-            found.append((trigger, commit))
-    return found
+            commits.append((trigger, commit))
+    return commits
 
 
 class TracedSyncs:
@@ -136,7 +136,7 @@ class TracedSyncs:
                 self._coming_back[key] = span.get_span_context(), origin.began
 
     def _origin(self, key: Any, triggers: Triggers | None) -> Origin:
-        came_back = self._coming_back.pop(key, None)
+        handed_back = self._coming_back.pop(key, None)
         commits = commits_of(triggers, self._tracing)
         if commits:
             first = commits[0][1]
@@ -144,9 +144,9 @@ class TracedSyncs:
             links.pop(first.context.span_id, None)
             return Origin(first.context, tuple(links.values()), first.at, commits[0])
         now = self._tracing.now()
-        if came_back is None:
+        if handed_back is None:
             return Origin(None, (), now, None)
-        before, began = came_back
+        before, began = handed_back
         if now - began < LONGEST_DELAY:
             return Origin(before, (), began, None)
         return Origin(None, (before,), now, None)

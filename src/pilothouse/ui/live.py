@@ -282,8 +282,8 @@ class Live:
             return keys
         changed = [(record.revision, key) for key in keys if (record := self._store.get(key)) is not None]
         newest = [key for _revision, key in sorted(changed)[-table.most :]]
-        shown = self._tables[table.name].rows
-        return [*(key for key in keys if key in shown and self._store.get(key) is None), *newest]
+        current_rows = self._tables[table.name].rows
+        return [*(key for key in keys if key in current_rows and self._store.get(key) is None), *newest]
 
     def _time_mark(self) -> bytes:
         now = self._env.now()

@@ -83,28 +83,20 @@ class Objects:
             changes = [change for change in changes if change.revision <= revision]
         return Found(info, key, record, changes, begins)
 
-    async def document(self, found_object: Found) -> dict[str, Any]:
+    async def document(self, located: Found) -> dict[str, Any]:
         """The object, or its last version with ``gone`` set."""
-        last = found_object.changes[-1] if found_object.changes else None
-        value = (
-            found_object.record.value if found_object.record is not None else last.value if last is not None else b""
-        )
+        last = located.changes[-1] if located.changes else None
+        value = located.record.value if located.record is not None else last.value if last is not None else b""
         if not value:
             return {"exists": False, "gone": False}
-        shown = await self._core.from_storage(found_object.info, value)
-        document = await self._core.long_work.run(len(shown), msgspec.json.decode, shown)
-        revision = (
-            found_object.record.revision
-            if found_object.record is not None
-            else last.revision
-            if last is not None
-            else 0
-        )
+        served = await self._core.from_storage(located.info, value)
+        document = await self._core.long_work.run(len(served), msgspec.json.decode, served)
+        revision = located.record.revision if located.record is not None else last.revision if last is not None else 0
         return {
-            "exists": found_object.record is not None,
-            "gone": found_object.record is None,
+            "exists": located.record is not None,
+            "gone": located.record is None,
             "revision": str(revision),
-            "object": without_values(found_object.info, document),
+            "object": without_values(located.info, document),
         }
 
     async def events(self, uid: str, kind: str, namespace: str, name: str, revision: int) -> list[Any]:
@@ -124,23 +116,23 @@ class Objects:
         rows.sort(key=lambda row: (row[1], row[0]), reverse=True)
         return rows[:MAX_EVENTS]
 
-    async def versions(self, found_object: Found) -> dict[str, Any]:
+    async def versions(self, located: Found) -> dict[str, Any]:
         """The recorded versions of an object, newest first, each with its differences."""
         slices = Slices(self._env.perf_counter)
         marks = self._core.store.history_marks()
         now = self._env.now().timestamp()
         versions, size = list[dict[str, Any]](), 0
-        for change in reversed(found_object.changes):
+        for change in reversed(located.changes):
             length = len(change.value) + len(change.previous or b"")
             size += length
             if len(versions) == MAX_VERSIONS or size > _MAX_BYTES:
                 break
-            versions.append(await self._core.long_work.run(length, _version, found_object.info, change, marks, now))
+            versions.append(await self._core.long_work.run(length, _version, located.info, change, marks, now))
             await slices.turn()
         return {
             "versions": versions,
-            "more": len(found_object.changes) - len(versions),
-            "begins": str(found_object.begins),
+            "more": len(located.changes) - len(versions),
+            "begins": str(located.begins),
         }
 
 
@@ -210,24 +202,24 @@ def without_values(info: ResourceInfo | Kind[Any], document: dict[str, Any]) -> 
     """The object without the values that must not be shown."""
     if not has_secret_values(info):
         return document
-    shown = {name: document[name] for name in _SHOWN_OF_SECRETS if name in document}
-    metadata = dict(shown.get("metadata") or {})
+    visible_fields = {name: document[name] for name in _SHOWN_OF_SECRETS if name in document}
+    metadata = dict(visible_fields.get("metadata") or {})
     if metadata.get("annotations"):
         metadata["annotations"] = dict.fromkeys(metadata["annotations"], HIDDEN)
-    shown["metadata"] = metadata
+    visible_fields["metadata"] = metadata
     if document.get("data"):
-        shown["data"] = dict.fromkeys(document["data"], HIDDEN)
-    return shown
+        visible_fields["data"] = dict.fromkeys(document["data"], HIDDEN)
+    return visible_fields
 
 
 def shown_difference(info: ResourceInfo, change: Difference) -> dict[str, Any]:
     """One changed field as the page shows it."""
     hidden = has_secret_values(info) and not is_public_in_secrets(change.path)
-    shown: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
+    fields: dict[str, Any] = {"path": change.path[:_LONGEST_VALUE]}
     for name, value in (("before", change.before), ("after", change.after)):
         if value is not ABSENT:
-            shown[name] = HIDDEN if hidden else _truncated(value)
-    return shown
+            fields[name] = HIDDEN if hidden else _truncated(value)
+    return fields
 
 
 def _truncated(value: Any) -> str:

@@ -76,15 +76,15 @@ def pod_row(key: str, value: bytes) -> Row:
     status: Any = pod.status or {}
     metadata = {"deletionTimestamp": pod.metadata.deletion_timestamp}
     document = {"metadata": metadata, "spec": spec, "status": status}
-    ready, shown, restarts = print_pod(document, _EPOCH)[:3]
+    ready, cells, restarts = print_pod(document, _EPOCH)[:3]
     labels = pod.metadata.labels or {}
     return (
         key,
         pod.metadata.uid,
         _owner(pod.metadata),
         spec.get("nodeName") or "",
-        pod_state(pod, shown),
-        shown,
+        pod_state(pod, cells),
+        cells,
         ready,
         int(restarts),
         next((labels[name] for name in _HASHES if name in labels), ""),
@@ -93,8 +93,8 @@ def pod_row(key: str, value: bytes) -> Row:
     )
 
 
-def pod_state(pod: views.Pod, shown: str) -> str:
-    """One of eight states by which pods are counted and drawn; ``shown`` is kubectl's column STATUS."""
+def pod_state(pod: views.Pod, printed_status: str) -> str:
+    """One of eight states by which pods are counted and drawn; ``printed_status`` is kubectl's column STATUS."""
     status: Any = pod.status or {}
     phase = status.get("phase") or ""
     if phase in ("Succeeded", "Failed"):
@@ -105,9 +105,13 @@ def pod_state(pod: views.Pod, shown: str) -> str:
         return "unknown"
     if not (pod.spec or {}).get("nodeName"):
         return "pending"
-    if shown.removeprefix("Init:") not in _STARTING and not shown.startswith("Init:") and shown != "Completed":
+    if (
+        printed_status.removeprefix("Init:") not in _STARTING
+        and not printed_status.startswith("Init:")
+        and printed_status != "Completed"
+    ):
         return "failing"
-    if shown.startswith("Init:") and not shown[5:6].isdigit():
+    if printed_status.startswith("Init:") and not printed_status[5:6].isdigit():
         return "failing"
     if any(
         condition.get("type") == "Ready" and condition.get("status") == "True"

@@ -63,14 +63,18 @@ class Search:
     ) -> list[dict[str, Any]]:
         """The recorded objects of a kind that were deleted, last deleted first."""
         store = self._core.store
-        seen, deleted = set[str](), list[dict[str, Any]]()
+        names_seen, deleted = set[str](), list[dict[str, Any]]()
         for number, change in enumerate(reversed(store.changes(info.prefix)) if limit else ()):
             if number % _AT_ONCE == 0:
                 await slices.turn()
             key = change.key
-            if change.type != "DELETED" or key in seen or not _contains_all(key[len(info.prefix) :].lower(), words):
+            if (
+                change.type != "DELETED"
+                or key in names_seen
+                or not _contains_all(key[len(info.prefix) :].lower(), words)
+            ):
                 continue
-            seen.add(key)
+            names_seen.add(key)
             if store.get(key) is None:
                 deleted.append({"key": key, "kind": info.kind, "gone": True})
                 if len(deleted) == limit:

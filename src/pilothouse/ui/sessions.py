@@ -83,7 +83,7 @@ class Sessions:
     def _expire(self) -> None:
         now = self._monotonic()
         self._tokens = {token: ends_at for token, ends_at in self._tokens.items() if ends_at > now}
-        self._sessions = {cookie: found for cookie, found in self._sessions.items() if found.ends_at > now}
+        self._sessions = {cookie: session for cookie, session in self._sessions.items() if session.ends_at > now}
 
 
 def _digest(secret: str) -> str:

@@ -114,7 +114,7 @@ class Chain:
         self._steps = 0
         self._changes: dict[tuple[str, str, str], ObjectChange] = {}
 
-    async def step(self, change: ObjectChange, *, text: str = "", seen: frozenset[int] = frozenset()) -> Step:
+    async def step(self, change: ObjectChange, *, text: str = "", observed: frozenset[int] = frozenset()) -> Step:
         """A change with its causes. ``text`` replaces the description of the change."""
         self._steps += 1
         evidence = self._evidence
@@ -137,12 +137,12 @@ class Chain:
         step.table = list(more.table)
         if change.inferred:
             step.table.append("the reason was not recorded")
-        if cause is not None and len(seen) < _MAX_LINKS and self._steps < _MAX_STEPS:
-            seen |= {change.revision}
+        if cause is not None and len(observed) < _MAX_LINKS and self._steps < _MAX_STEPS:
+            observed |= {change.revision}
             # A container does not exit because of an event that its kubelet received.
             own_fault = described.weight == FAILED and cause.component in FAULTS
-            for reason in await self._reasons(change, None if own_fault else cause, more.further, seen):
-                step.because.append(await self.step(reason.change, text=reason.text, seen=seen))
+            for reason in await self._reasons(change, None if own_fault else cause, more.further, observed):
+                step.because.append(await self.step(reason.change, text=reason.text, observed=observed))
             if not step.because and root_kind(change) == FAULT:
                 step.because = await self.injected(reference, until=change.revision)
                 target = key_reference(cause)
@@ -185,7 +185,7 @@ class Chain:
         return [] if fault is None else [fault]
 
     async def _reasons(
-        self, change: ObjectChange, cause: Cause | None, further: list[ObjectChange], seen: frozenset[int]
+        self, change: ObjectChange, cause: Cause | None, further: list[ObjectChange], observed: frozenset[int]
     ) -> list[_Candidate]:
         """The causes of a change: ``further``, the triggers of its recorded cause, and changes of the key's spec."""
         candidates: dict[tuple[Reference, int], _Candidate] = {}
@@ -203,7 +203,7 @@ class Chain:
             if (
                 cause is not None
                 and cause_change is not None
-                and cause_change.revision not in seen
+                and cause_change.revision not in observed
                 and _may_be_caused_by(change, cause_change)
             ):
                 candidates.setdefault(
@@ -211,7 +211,7 @@ class Chain:
                 )
         spec_changes = await self._spec_changes(change, cause) if cause is not None else _SpecChanges()
         for candidate in spec_changes.candidates:
-            if candidate.change.revision not in seen:
+            if candidate.change.revision not in observed:
                 candidates.setdefault((candidate.change.reference, candidate.change.revision), candidate)
         for overwritten in spec_changes.overwritten:
             candidates.pop((overwritten.reference, overwritten.revision), None)

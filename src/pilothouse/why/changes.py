@@ -101,12 +101,12 @@ def _without_documents(change: ObjectChange) -> Summary:
     ]
     if sent_fields:
         is_secret = change.reference.resource == "secrets"
-        shown = [
+        changes = [
             difference.path if is_secret else f"{difference.path} = {_short(difference.after)}"
             for difference in sent_fields[:_SHOWN]
         ]
         more = f" and {len(sent_fields) - _SHOWN} more fields" if len(sent_fields) > _SHOWN else ""
-        return Summary(f"changed: {'; '.join(shown)}{more}", SPEC)
+        return Summary(f"changed: {'; '.join(changes)}{more}", SPEC)
     origin = change.origin
     if origin is None or origin.verb not in ("update", "patch", "create"):
         return Summary("was changed", STATUS)
@@ -149,8 +149,8 @@ def _deletion_text(after: Document) -> str:
 
 def first_names(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    shown = ", ".join(names[:_SHOWN_NAMES])
-    return f"{shown} and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else shown
+    names_text = ", ".join(names[:_SHOWN_NAMES])
+    return f"{names_text} and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else names_text
 
 
 def _failed(document: Document) -> bool:
@@ -178,8 +178,8 @@ def _reason(document: Document) -> str:
 
 
 def _differences_text(changed: list[Difference]) -> str:
-    shown = "; ".join(map(_line, changed[:_SHOWN]))
-    return f"{shown} and {len(changed) - _SHOWN} more fields" if len(changed) > _SHOWN else shown
+    changes_text = "; ".join(map(_line, changed[:_SHOWN]))
+    return f"{changes_text} and {len(changed) - _SHOWN} more fields" if len(changed) > _SHOWN else changes_text
 
 
 def _paths_text(changed: list[Difference]) -> str:

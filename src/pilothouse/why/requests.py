@@ -16,11 +16,11 @@ async def last_request(
     changes: Sequence[ObjectChange],
     created_at: str = "",
     *,
-    undone: bool = False,
+    reverted: bool = False,
     keeps_records: bool = False,
 ) -> tuple[ObjectChange, Summary] | None:
     """The last change of one object that its controller acts on and that was not reverted, with its description; with
-    ``undone``, changes that only revert another count too. ``keeps_records`` as in ``controller_acts_on``."""
+    ``reverted``, changes that only revert another count too. ``keeps_records`` as in ``controller_acts_on``."""
     candidates: list[tuple[ObjectChange, Summary]] = []
     edits: list[Edit] = []
     for number, change in enumerate(reversed(newest_spec_changes(evidence, changes))):
@@ -31,7 +31,7 @@ async def last_request(
         relevant = relevant_differences(change, before, after, keeps_records=keeps_records)
         if described.weight not in (SPEC, METADATA) or (not relevant and before is not None and after is not None):
             continue
-        if undone or before is None or after is None:
+        if reverted or before is None or after is None:
             return change, described
         candidates.append((change, described))
         edits.append(Edit(change.time, tuple(relevant)))

@@ -32,8 +32,8 @@ async def unrecorded_write(
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
         if trigger.type in (RETRY, TIMER) or not trigger.name or not trigger.resource_version:
             continue
-        found = await evidence.change_at(reference, trigger.resource_version)
-        if found is None or not is_evidence_of(trigger, found):
+        found_change = await evidence.change_at(reference, trigger.resource_version)
+        if found_change is None or not is_evidence_of(trigger, found_change):
             return _step(evidence, reference, _text(trigger))
     if described.weight == FAILED or root_kind(change) in (FAULT, TIME):
         return None

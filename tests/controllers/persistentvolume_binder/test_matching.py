@@ -312,5 +312,5 @@ NEAR = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone",
 )
 def test_find_matching_volume_for_a_node(docs: list[Doc], zone: str, modes: tuple[str, ...], expected: str) -> None:
     volumes = [as_volume(doc) for doc in docs]
-    match = find_match(as_claim(claim("c")), volumes, node={"zone": zone}, taken=modes)
+    match = find_match(as_claim(claim("c")), volumes, node={"zone": zone}, used_volumes=modes)
     assert (match.metadata.name if match else "") == expected

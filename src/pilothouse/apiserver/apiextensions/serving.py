@@ -297,8 +297,8 @@ def _validate_status(obj: Object, openapi: dict[str, Any], old: Object | None) -
     node = (openapi.get("properties") or {}).get("status")
     if node is None or "status" not in obj:
         return []
-    found = schema.validate(obj["status"], node, "", (old or {}).get("status"))
-    return [FieldError(_below_status(error.field), error.reason, error.text) for error in found]
+    errors = schema.validate(obj["status"], node, "", (old or {}).get("status"))
+    return [FieldError(_below_status(error.field), error.reason, error.text) for error in errors]
 
 
 def _below_status(path: str) -> str:

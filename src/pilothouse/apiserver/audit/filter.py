@@ -260,14 +260,14 @@ def source_ips(headers: Mapping[str, str], remote: str) -> Iterator[str]:
     """The source IPs of a request (apimachinery ``pkg/util/net/http.go``, ``SourceIPs``): those of the proxy headers,
     then the address of the connection. Only the last one is trustworthy."""
     last_ip = ""
-    seen: set[str] = set()
+    included: set[str] = set()
     for text in headers.get("x-forwarded-for", "").split(","):
         if ip := _ip(text):
-            seen.add(ip)
+            included.add(ip)
             last_ip = ip
             yield ip
     real_ip = _ip(headers.get("x-real-ip", ""))
-    if real_ip and real_ip not in seen:
+    if real_ip and real_ip not in included:
         last_ip = real_ip
         yield real_ip
     remote_ip = _ip(remote)

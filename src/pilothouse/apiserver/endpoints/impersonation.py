@@ -51,11 +51,11 @@ def requested_user(headers: Mapping[str, str]) -> Identity | None:
 
 def _go_syntax(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
     """The user as Go's ``%#v`` prints it."""
-    shown_extra = "map[string][]string(nil)"
+    formatted_extra = "map[string][]string(nil)"
     if extra:
         pairs = ", ".join(f"{quote(key)}:{_go_slice(extra[key])}" for key in sorted(extra))
-        shown_extra = f"map[string][]string{{{pairs}}}"
-    return f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_go_slice(groups)}, Extra:{shown_extra}}}'
+        formatted_extra = f"map[string][]string{{{pairs}}}"
+    return f'&user.DefaultInfo{{Name:"", UID:{quote(uid)}, Groups:{_go_slice(groups)}, Extra:{formatted_extra}}}'
 
 
 def _go_slice(values: tuple[str, ...]) -> str:

@@ -194,28 +194,28 @@ def _inner(value: Any) -> list[Any]:
 
 
 def _all(values: list[Any], _step: Step, budget: RowBudget) -> list[Any]:
-    found: list[Any] = []
+    values_matched: list[Any] = []
     for value in values:
-        found += _inner(value)
-    budget.values -= len(found)
-    return found
+        values_matched += _inner(value)
+    budget.values -= len(values_matched)
+    return values_matched
 
 
 def _recursive(values: list[Any], _step: Step, budget: RowBudget) -> list[Any]:
-    found: list[Any] = []
+    values_matched: list[Any] = []
     stack = list(reversed(values))
     while stack and not budget.is_spent:
         value = stack.pop()
         inner = _inner(value)
         budget.values -= 1 + len(inner)
         if inner:
-            found.append(value)
+            values_matched.append(value)
             stack += reversed(inner)
-    return found
+    return values_matched
 
 
 def _slice(values: list[Any], step: Step, budget: RowBudget) -> list[Any]:
-    found: list[Any] = []
+    values_matched: list[Any] = []
     for value in values:
         if value is None:
             continue
@@ -228,14 +228,14 @@ def _slice(values: list[Any], step: Step, budget: RowBudget) -> list[Any]:
         if last < 0 or (last == 0 and step.index):
             last += len(value)
         if first == last:
-            return found
+            return values_matched
         if not (0 <= first < len(value) and 0 <= last <= len(value) and first <= last):
             raise PathError("array index out of bounds")
         if stride is not None and stride <= 0:
             raise PathError("step must be > 0")
-        found += value[first : last : stride or 1]
-    budget.values -= len(found)
-    return found
+        values_matched += value[first : last : stride or 1]
+    budget.values -= len(values_matched)
+    return values_matched
 
 
 def _union(values: list[Any], step: Step, budget: RowBudget) -> list[Any]:
@@ -244,14 +244,14 @@ def _union(values: list[Any], step: Step, budget: RowBudget) -> list[Any]:
 
 def _filtered(values: list[Any], step: Step, budget: RowBudget) -> list[Any]:
     left_path, right_path = step.paths
-    found: list[Any] = []
+    values_matched: list[Any] = []
     for value in values:
         if not isinstance(value, list):
             raise PathError("it is not array or slice and cannot be filtered")
         for item in value:
             if step.name == "exists":
                 if _exists(item, left_path, budget):
-                    found.append(item)
+                    values_matched.append(item)
                 continue
             sides = [_walk([item], path, budget) for path in (left_path, right_path)]
             if not all(sides):
@@ -259,8 +259,8 @@ def _filtered(values: list[Any], step: Step, budget: RowBudget) -> list[Any]:
             if any(len(side) > 1 for side in sides):
                 raise PathError("can only compare one element at a time")
             if _compare(step.name, sides[0][0], sides[1][0]):
-                found.append(item)
-    return found
+                values_matched.append(item)
+    return values_matched
 
 
 def _exists(item: Any, path: Path, budget: RowBudget) -> bool:

@@ -276,8 +276,8 @@ def _say_ready(cluster: Cluster, started: process.Started) -> None:
     """The cluster, its address, and the next commands."""
     record = cluster.record
     print(f'cluster "{cluster.name}" is ready: Kubernetes {KUBERNETES_VERSION}, {started.nodes}, {started.url}')
-    where = "in memory" if record.in_memory else f"and keeps its data in {_shown(cluster.data)}"
-    print(f"It runs in the background, {where}. Next:")
+    storage = "in memory" if record.in_memory else f"and keeps its data in {_shown(cluster.data)}"
+    print(f"It runs in the background, {storage}. Next:")
     kubectl = f"kubectl --context {shlex.quote(contexts.name_of(cluster))}"
     if not record.user_kubeconfig:
         kubectl = f"kubectl --kubeconfig {_shown(cluster.kubeconfig)}"
@@ -406,7 +406,7 @@ def delete(program: str, words: Sequence[str]) -> int:
         if parsed["all"] and parsed.arguments:
             raise UserError("--all and names can't be used together", code=2)
         names = Clusters().names() if parsed["all"] else parsed.arguments or ("",)
-        code[0] = _each(names, program, _delete, gone=parsed["all"], damaged=True)
+        code[0] = _each(names, program, _delete, ignore_missing=parsed["all"], damaged=True)
     return code[0]
 
 
@@ -446,18 +446,18 @@ def _each(
     program: str,
     act: Callable[[Cluster], None],
     *,
-    gone: bool = False,
+    ignore_missing: bool = False,
     damaged: bool = False,
 ) -> int:
-    """Apply a function to each cluster. An error is printed, and the next one follows. ``gone``: a missing cluster is
-    not an error; ``damaged``: neither is a record that cannot be read."""
+    """Apply a function to each cluster. An error is printed, and the next one follows. ``ignore_missing``: a missing
+    cluster is not an error; ``damaged``: neither is a record that cannot be read."""
     worst = 0
     for name in names:
         with _printed(program) as code:
             try:
                 cluster = Clusters().chosen(name)
             except Missing:
-                if gone:
+                if ignore_missing:
                     continue
                 raise
             except Damaged as error:

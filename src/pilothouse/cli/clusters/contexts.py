@@ -54,10 +54,10 @@ def chosen(name: str) -> Cluster:
 def _current() -> tuple[Path | None, str]:
     """The directory of the cluster to which kubectl's current context belongs, None if it is not known, and the
     namespace of that context."""
-    found = _current_context()
-    if found is None:
+    current_context = _current_context()
+    if current_context is None:
         return None, ""
-    path, document, current = found
+    path, document, current = current_context
     owner = kubeconfig_text.owner_of(document, current)
     # A cluster's own kubeconfig is in its directory.
     return Path(owner) if owner else path.parent, kubeconfig_text.namespace_of(document, current)
@@ -65,10 +65,10 @@ def _current() -> tuple[Path | None, str]:
 
 def _context_of_foreground() -> str:
     """The name of kubectl's current context if ``pilothouse up`` or ``apiserver`` has written it, otherwise empty."""
-    found = _current_context()
-    if found is None:
+    current_context = _current_context()
+    if current_context is None:
         return ""
-    _path, document, current = found
+    _path, document, current = current_context
     is_ours = kubeconfig_text.is_marked(document, current) and not kubeconfig_text.owner_of(document, current)
     return current if is_ours else ""
 

@@ -35,10 +35,10 @@ def of_flags(program: str, words: Sequence[str]) -> str:
             return f"unknown flag: {flag}: {_FLAGS[flag]}"
         following = value if sign else next(iter(words[at + 1 :]), "")
         if flag == "--name" or (flag == "-n" and not _is_number(following)):
-            what = "unknown flag: --name" if flag == "--name" else f'-n is --nodes, a whole number, got "{following}"'
+            hint = "unknown flag: --name" if flag == "--name" else f'-n is --nodes, a whole number, got "{following}"'
             if flag == "-n" and not program.endswith("create"):
-                what = "unknown shorthand flag: -n"
-            return f"{what}: the name is an argument: `{program} cluster {following or 'NAME'}`"
+                hint = "unknown shorthand flag: -n"
+            return f"{hint}: the name is an argument: `{program} cluster {following or 'NAME'}`"
     return ""
 
 

@@ -134,13 +134,13 @@ def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: 
             if line.startswith(READY):
                 for warning in printed:
                     say(warning)
-                found = _NODES.search(line)
-                return found[1] if found else "an unknown number of nodes"
+                nodes_line = _NODES.search(line)
+                return nodes_line[1] if nodes_line else "an unknown number of nodes"
             printed.append(line)
         if has_ended:
-            shown = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
+            log_tail = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
             code = "" if process is None else f" with {process.returncode}"
-            raise UserError(f'cluster "{cluster.name}" has not started: its process ended{code}\n{shown}')
+            raise UserError(f'cluster "{cluster.name}" has not started: its process ended{code}\n{log_tail}')
         if time.monotonic() > deadline:
             raise UserError(f'cluster "{cluster.name}" was not ready after {START_SECONDS:.0f} s; see {cluster.log}')
         time.sleep(_CHECK_SECONDS)

@@ -253,8 +253,8 @@ class TopApp(App[None]):
 
     def _arrange(self) -> None:
         order, reverse = self._orders.get(self._number, (0, False))
-        shown = self._text or self._views[self._number]
-        shown.show(search=self._search, namespace=self._namespace, sort=order, reverse=reverse)
+        view = self._text or self._views[self._number]
+        view.show(search=self._search, namespace=self._namespace, sort=order, reverse=reverse)
 
     def _show_text(self, text: TextView) -> None:
         if self._text is None:

@@ -181,14 +181,16 @@ async def _history(client: Client, reference: ObjectReference) -> list[Cell]:
     oldest, documents = await versions(client, reference.resource.as_kind(), reference.namespace, reference.name)
     time_of = await times_of_revisions(client)
     lines = []
-    shown = list(described(documents, time_of))[-_MAX_VERSIONS:]
-    for version in reversed(shown):
+    latest_versions = list(described(documents, time_of))[-_MAX_VERSIONS:]
+    for version in reversed(latest_versions):
         if has_secret_values(reference.resource.as_kind()):
             version = msgspec.structs.replace(version, changes=tuple(map(_hidden, version.changes)))
         for number, line in enumerate(version_lines(version, all_fields=True)):
             lines.append(Cell(line, _style(line) if number else "bold"))
-    if len(documents) > len(shown):
-        lines.append(Cell(f"and {len(documents) - len(shown)} earlier versions; see pilothouse history", "dim"))
+    if len(documents) > len(latest_versions):
+        lines.append(
+            Cell(f"and {len(documents) - len(latest_versions)} earlier versions; see pilothouse history", "dim")
+        )
     return lines or [Cell(f"The API server knows nothing of {reference.title} since resourceVersion {oldest}", "dim")]
 
 

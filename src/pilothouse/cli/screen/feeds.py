@@ -114,7 +114,7 @@ class Feed:
 
     async def read(self, *, revision: str = "") -> str:
         """List everything, at a resourceVersion if given. Returns the resourceVersion of the list."""
-        seen: set[str] = set()
+        uids: set[str] = set()
         token, kind = "", self.kind.raw
         exact = "Exact" if revision else ""
         while True:
@@ -128,15 +128,15 @@ class Feed:
                 resource_version_match="" if token else exact,
             )
             for count, raw in enumerate(page.items, 1):
-                seen.add(self._take(bytes(raw)))
+                uids.add(self._take(bytes(raw)))
                 if count % _ROWS_PER_TURN == 0:
                     await asyncio.sleep(0)
             token = page.metadata.continue_
             if not token:
                 break
-        for key in sorted(self._keys - seen):
+        for key in sorted(self._keys - uids):
             self._drop(key)
-        self._keys = seen
+        self._keys = uids
         self._is_well()
         return page.metadata.resource_version
 

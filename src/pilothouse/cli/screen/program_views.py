@@ -127,14 +127,14 @@ class SchedulerView(_Lines):
             result = dict(labels).get("result", "")
             by_result[result] = by_result.get(result, 0.0) + value
         if by_result:
-            shown = ", ".join(f"{int(value)} {result}" for result, value in sorted(by_result.items()))
-            yield "", (Cell(f"Attempts: {shown}", "bold"),)
+            results = ", ".join(f"{int(value)} {result}" for result, value in sorted(by_result.items()))
+            yield "", (Cell(f"Attempts: {results}", "bold"),)
         pending = samples.get("scheduler_pending_pods", {})
         if pending:
-            shown = ", ".join(
+            results = ", ".join(
                 f"{int(value)} {dict(labels).get('queue', '')}" for labels, value in sorted(pending.items())
             )
-            yield "", (Cell(f"Queues: {shown}", "bold"),)
+            yield "", (Cell(f"Queues: {results}", "bold"),)
         pods = self._model.tables["pods"]
         waiting = sorted(
             key

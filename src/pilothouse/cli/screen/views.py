@@ -191,21 +191,21 @@ class ClusterView(_Rows):
     def line(self, key: str, row: Row) -> Sequence[Cell]:
         name = split_key(key)[2]
         state = row[_NODE["state"]]
-        shown = "NotReady" if state == "failing" else state.capitalize()
+        state_text = "NotReady" if state == "failing" else state.capitalize()
         if row[_NODE["unschedulable"]]:
-            shown += ",SchedulingDisabled"
+            state_text += ",SchedulingDisabled"
         pods = self._model.tables["pods"]
         keys = [
-            each
-            for each in self._model.pods_of_node.get(name, ())
-            if not self._namespace or split_key(each)[1] == self._namespace
+            pod
+            for pod in self._model.pods_of_node.get(name, ())
+            if not self._namespace or split_key(pod)[1] == self._namespace
         ]
-        states = sorted((pods[each][_POD["state"]] for each in keys), key=STATES.index)
-        signs = [Cell(SIGNS[each], each) for each in states[:_MAX_SIGNS]]
+        states = sorted((pods[pod][_POD["state"]] for pod in keys), key=STATES.index)
+        signs = [Cell(SIGNS[pod], pod) for pod in states[:_MAX_SIGNS]]
         more = [Cell(f" +{len(states) - _MAX_SIGNS}")] if len(states) > _MAX_SIGNS else []
         return (
             Cell(name),
-            Cell(shown, state),
+            Cell(state_text, state),
             Cell(str(len(keys))),
             Cell(str(row[_NODE["pods"]]), "dim"),
             Cell(str(row[_NODE["cpu"]])),

@@ -20,15 +20,15 @@ def _words(name: str) -> list[str]:
     return [word for word in re.split(r"[^A-Za-z0-9]+", spaced) if word]
 
 
-def field_name(wire: str, taken: Collection[str]) -> str:
+def field_name(wire: str, names_used: Collection[str]) -> str:
     name = "_".join(word.lower() for word in _words(wire)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"
-    if keyword.iskeyword(name) or name in _ANNOTATING or name in taken:
+    if keyword.iskeyword(name) or name in _ANNOTATING or name in names_used:
         name += "_"
     # Numbers from the fields so far, or many names that differ in punctuation only would take their square.
-    numbered = (f"{name}{number}" for number in itertools.count(len(taken)))
-    return name if name not in taken else next(candidate for candidate in numbered if candidate not in taken)
+    numbered = (f"{name}{number}" for number in itertools.count(len(names_used)))
+    return name if name not in names_used else next(candidate for candidate in numbered if candidate not in names_used)
 
 
 @functools.cache

@@ -41,12 +41,12 @@ def _rule(rule: Mapping[str, Any]) -> Expression:
 
 
 def _column(column: Mapping[str, Any]) -> dict[str, Expression]:
-    shown: dict[str, Expression] = {}
+    column_entry: dict[str, Expression] = {}
     if column.get("description"):
-        shown["description"] = quoted(column["description"])
+        column_entry["description"] = quoted(column["description"])
     if column.get("priority"):
-        shown["priority"] = literal(column["priority"])
-    return shown
+        column_entry["priority"] = literal(column["priority"])
+    return column_entry
 
 
 def served(version: Mapping[str, Any]) -> dict[str, Expression]:

@@ -127,7 +127,7 @@ class PodVolumeClaims:
         for unbound in self._unbound:
             if unbound.selected_node:
                 continue
-            volume = find_match(unbound.claim, unbound.candidates, node=labels, taken=taken)
+            volume = find_match(unbound.claim, unbound.candidates, node=labels, used_volumes=taken)
             if volume is not None:
                 taken.add(volume.metadata.name)
                 static_bindings.append((volume, unbound.claim))

@@ -23,14 +23,14 @@ Topologies = tuple[tuple[str, frozenset[str]], ...]
 
 def topologies(volumes: Iterable[PersistentVolume]) -> Topologies:
     """What the labels of the volumes require. A value may be several zones; one that is empty is ignored."""
-    found = []
+    zone_topologies = []
     for volume in volumes:
         labels = volume.metadata.labels
         for key in _TOPOLOGY_LABELS:
             values = frozenset(zone.strip() for zone in labels[key].split(_DELIMITER)) if key in labels else frozenset()
             if values and "" not in values:
-                found.append((key, values))
-    return tuple(found)
+                zone_topologies.append((key, values))
+    return tuple(zone_topologies)
 
 
 def filter_node(required: Topologies, node_info: NodeInfo) -> Status | None:

@@ -101,9 +101,9 @@ class Nodes:
     async def fault(self, fault: actions.NodeFault, names: Sequence[str], by: str) -> None:
         """Inject the fault; with ``for`` revert it afterwards. ``by`` is its origin in explanations."""
         apply, undo = self._effect(fault)
-        what = _EFFECTS.get(fault.effect) or f"comes under {fault.pressure} pressure"
+        description = _EFFECTS.get(fault.effect) or f"comes under {fault.pressure} pressure"
         for name in names:
-            self._simulation.note_fault(name, f"{what}, {by}")
+            self._simulation.note_fault(name, f"{description}, {by}")
             apply(name)
         if fault.for_ is not None:
             await asyncio.sleep(fault.for_)
@@ -167,8 +167,8 @@ class Nodes:
             try:
                 raw: Any = await client.get(_RAW_NODES, name)
                 node = msgspec.json.decode(raw)
-                seen = node["metadata"]["resourceVersion"]
-                version = {"op": "test", "path": "/metadata/resourceVersion", "value": seen}
+                resource_version = node["metadata"]["resourceVersion"]
+                version = {"op": "test", "path": "/metadata/resourceVersion", "value": resource_version}
                 taints = [taint for taint in node["spec"].get("taints") or () if keeps(taint)] + added
                 replace = {"op": "add", "path": "/spec/taints", "value": taints}
                 await client.patch(NODES.raw, name, json_patch([version, replace]))

@@ -107,12 +107,12 @@ RESET_TIME = Bug(
     "ended.",
     protection="lastScaleTime only changes when the replicas were changed.",
 )
-seen = Report.set_status
+set_status = Report.set_status
 
 
 def always_now(self: Report, *given: Any, **how: Any) -> None:
     """Every sync is a scaling."""
-    seen(self, *given, **{**how, "rescaled": True})
+    set_status(self, *given, **{**how, "rescaled": True})
 
 
 @RESET_TIME.scenario(

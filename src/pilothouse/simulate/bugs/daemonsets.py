@@ -48,9 +48,9 @@ class Owner(User):
             whole["spec"]["template"]["metadata"]["annotations"] = {"simulated.pilothouse.dev/stop-delay": stop}
         await self.request("POST", ALL, whole)
 
-    async def touch(self, how: str) -> None:
+    async def touch(self, mode: str) -> None:
         """An event of the DaemonSet, which enqueues it."""
-        await self.merge(AGENT, {"metadata": {"annotations": {"wake": how}}})
+        await self.merge(AGENT, {"metadata": {"annotations": {"wake": mode}}})
 
     async def pods(self, app: str = "agent") -> list[Doc]:
         """Of one DaemonSet."""
@@ -283,7 +283,7 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
     invariants=invariants,
     cases={"observed": {"how": "observed"}, "held": {"how": "held"}, "between two lists": {"how": "gone"}},
 )
-async def watch_of_nodes(simulation: Simulation, how: str) -> None:
+async def watch_of_nodes(simulation: Simulation, mode: str) -> None:
     """Another client evicts the pods, and the controller observes the taint immediately, late, or not at all."""
     user = Owner(simulation.user)
     names = ("agent", "broom", "crane")
@@ -292,7 +292,7 @@ async def watch_of_nodes(simulation: Simulation, how: str) -> None:
         await user.until_on(0, 1, 2, 3, app=name)
     node = "/api/v1/nodes/node-1"
     with contextlib.ExitStack() as stack:
-        if how != "observed":
+        if mode != "observed":
             stack.enter_context(simulation.held_watches("nodes"))
         await user.merge(node, {"spec": {"taints": [{"key": "special", "effect": "NoExecute"}]}})
         await asyncio.sleep(5.0)
@@ -300,7 +300,7 @@ async def watch_of_nodes(simulation: Simulation, how: str) -> None:
             await user.delete_pods("node-1", name)
         await asyncio.sleep(5.0)
         await user.merge(node, {"spec": {"taints": None}})
-        if how == "gone":
+        if mode == "gone":
             simulation.end_watches("nodes", "gone")
     for name in names:
         await user.until_on(0, 1, 2, 3, app=name)

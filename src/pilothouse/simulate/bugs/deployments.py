@@ -134,8 +134,8 @@ async def name_is_anothers(simulation: Simulation) -> None:
     user = Owner(simulation.user)
     await user.create("a", replicas=0)
     await simulation.settle()
-    (taken,) = await user.items(SETS)
-    name = taken["metadata"]["name"]
+    (replica_sets,) = await user.items(SETS)
+    name = replica_sets["metadata"]["name"]
     await user.request("DELETE", WEB, {"propagationPolicy": "Foreground"})
     await simulation.settle()
     other = workload("ReplicaSet", name, labels={"app": "other"}, pod=pod_spec("z"), replicas=0)

@@ -319,12 +319,12 @@ DELETION_RACE = Bug(
         "Foreground, all late": {"policy": "Foreground", "held": ""},
     },
 )
-async def deleted_while_pods_end(simulation: Simulation, policy: str, held: str) -> None:
+async def deleted_while_pods_end(simulation: Simulation, policy: str, hold: str) -> None:
     """The Job is deleted just before its pods terminate; events of Jobs, pods, or both arrive 90 s late."""
     user = Employer(simulation.user)
     await user.create(run="8s", completions=6, parallelism=3)
     await asyncio.sleep(7.5)
-    with simulation.held_watches(held):
+    with simulation.held_watches(hold):
         await user.delete(policy)
         await asyncio.sleep(90.0)
     await simulation.settle()

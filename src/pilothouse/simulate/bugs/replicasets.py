@@ -36,9 +36,9 @@ class Owner(User):
         """The ReplicaSet ``web``."""
         await self.request("POST", SETS, replica_set("web", replicas, {"app": "web"}))
 
-    async def touch(self, how: str) -> None:
+    async def touch(self, mode: str) -> None:
         """An event of the ReplicaSet, which enqueues it."""
-        await self.merge(WEB, {"metadata": {"annotations": {"wake": how}}})
+        await self.merge(WEB, {"metadata": {"annotations": {"wake": mode}}})
 
     async def set_cost(self, pod: str, cost: int) -> None:
         """The pod-deletion-cost: the cheapest pod is deleted first."""

@@ -461,11 +461,11 @@ async def take_time(self: StatefulSetController, key: str) -> Requeue | None:
     return await reconcile(self, key)
 
 
-def resync_every_30_seconds(self: SharedInformer[Any], *handlers: Any, **how: Any) -> Any:
+def resync_every_30_seconds(self: SharedInformer[Any], *handlers: Any, **seconds: Any) -> Any:
     """As upstream before the fix."""
     if self.kind.kind == "StatefulSet":
-        how["resync_seconds"] = 30.0
-    return add_handler(self, *handlers, **how)
+        seconds["resync_seconds"] = 30.0
+    return add_handler(self, *handlers, **seconds)
 
 
 @RESYNC.scenario(

@@ -24,7 +24,7 @@ def document(
     """The XML document. Crashes and timeouts of processes are errors, everything else failures. If the command was
     ``interrupted``, so is one more test case that says so: the report is not complete."""
     root = ET.Element("testsuites", name="pilothouse simulate")
-    shown = {(failure.job.variant, failure.job.seed): failure for failure in failures}
+    failures_by_job = {(failure.job.variant, failure.job.seed): failure for failure in failures}
     for number, settings in enumerate(variants):
         runs = [run for run in finished if run[0].variant == number]
         name = " ".join([scenario, *settings])
@@ -40,7 +40,7 @@ def document(
             time=f"{sum(result.cpu for _job, result in runs):.3f}",
         )
         for run in runs:
-            _case(suite, name, run, shown.get((number, run[0].seed)), replay, settings)
+            _case(suite, name, run, failures_by_job.get((number, run[0].seed)), replay, settings)
     if interrupted:
         suite = ET.SubElement(root, "testsuite", name=_text(scenario), tests="1", failures="0", errors="1", time="0")
         case = ET.SubElement(suite, "testcase", classname=_text(scenario), name="interrupted", time="0")

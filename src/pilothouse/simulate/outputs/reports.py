@@ -57,22 +57,26 @@ def chosen(searched: Search, variants: Sequence[Variant], replay: Replay) -> One
     return All(named, len(searched.finished), result, f"{command} --report report.html")
 
 
-def page(shown: One | All) -> str:
+def page(html_report: One | All) -> str:
     """Render as HTML."""
-    if isinstance(shown, One):
-        result = shown.result
+    if isinstance(html_report, One):
+        result = html_report.result
         return report.html(
-            shown.recording, budgets=result.budgets, expectations=result.expectations, replay=shown.replay
+            html_report.recording, budgets=result.budgets, expectations=result.expectations, replay=html_report.replay
         )
     return report.comparison_html(
-        shown.recordings,
-        runs=shown.runs,
-        replay=shown.replay,
-        budgets=shown.worst.budgets if shown.worst is not None else (),
-        expectations=shown.worst.expectations if shown.worst is not None else (),
+        html_report.recordings,
+        runs=html_report.runs,
+        replay=html_report.replay,
+        budgets=html_report.worst.budgets if html_report.worst is not None else (),
+        expectations=html_report.worst.expectations if html_report.worst is not None else (),
     )
 
 
-def plot(shown: One | All) -> str:
+def plot(html_report: One | All) -> str:
     """Render as SVG."""
-    return report.svg(shown.recording) if isinstance(shown, One) else report.comparison_svg(shown.recordings)
+    return (
+        report.svg(html_report.recording)
+        if isinstance(html_report, One)
+        else report.comparison_svg(html_report.recordings)
+    )

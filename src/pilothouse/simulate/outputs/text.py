@@ -68,9 +68,11 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     for number, first in enumerate(results[0].budgets if results else ()):
         budget_results = [result.budgets[number] for result in results if len(result.budgets) > number]
         exceeded = sum(not one.held for one in budget_results)
-        what = "no such workload" if any(one.missing for one in budget_results) else "exceeded"
+        result_text = "no such workload" if any(one.missing for one in budget_results) else "exceeded"
         state = (
-            "kept" if not exceeded else what + (f" in {counted(exceeded, 'run')}" if len(budget_results) > 1 else "")
+            "kept"
+            if not exceeded
+            else result_text + (f" in {counted(exceeded, 'run')}" if len(budget_results) > 1 else "")
         )
         yield (
             f"budget {first.name}",
@@ -82,8 +84,8 @@ def _budget_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
 
 def _measure_rows(results: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     names = dict.fromkeys(name for result in results for name in result.measures)
-    shown, left = _shown_names(list(names), results)
-    for name in shown:
+    names_text, left = _shown_names(list(names), results)
+    for name in names_text:
         yield name, spread(_values(results, name), is_time=is_time(name))
     if left:
         yield f"and {left} more workloads (-o json has all)", ""

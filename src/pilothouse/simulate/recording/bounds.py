@@ -36,8 +36,8 @@ def strategy_demand(kind: str, owner: Owner, desired: int) -> Demand | None:
             most = 1
     except InvalidBound:
         return None
-    shown = unavailable if isinstance(unavailable, str) else most
-    return Demand(f"maxUnavailable {shown}", max(0, desired - most))
+    limit = unavailable if isinstance(unavailable, str) else most
+    return Demand(f"maxUnavailable {limit}", max(0, desired - most))
 
 
 def budget_demand(name: str, spec: PodDisruptionBudgetSpec, desired: int) -> Demand | None:

@@ -365,11 +365,11 @@ def _range_path(low: Steps, high: Steps, axis: Axis, scale: Scale, end: float) -
 
 
 def _chart(measure: Measure, groups: Sequence[Group]) -> Markup:
-    shown = groups[:MAX_VARIANTS]
-    most = max((max(values) for group in shown if (values := group.values(measure))), default=0.0) or 1.0
+    groups_shown = groups[:MAX_VARIANTS]
+    most = max((max(values) for group in groups_shown if (values := group.values(measure))), default=0.0) or 1.0
     right = _CHART - _CHART_VALUE
     parts = []
-    for number, group in enumerate(shown):
+    for number, group in enumerate(groups_shown):
         values = group.values(measure)
         y = 14 + number * _ROW
         parts.append(label_part(group.title, y + 4, most=40))
@@ -386,6 +386,6 @@ def _chart(measure: Measure, groups: Sequence[Group]) -> Markup:
         text = spread_text(measure, values)
         parts.append(element("text", text, x=_CHART, y=y + 4, class_="value", text_anchor="end"))
     label = f"{measure.name}: the numbers are in the table"
-    box = f"0 0 {_CHART} {len(shown) * _ROW + 8}"
+    box = f"0 0 {_CHART} {len(groups_shown) * _ROW + 8}"
     drawn = element("svg", *parts, viewBox=box, role="img", aria_label=label)
     return element("figure", element("figcaption", measure.name, class_="strong"), drawn)

@@ -42,10 +42,10 @@ def node_panels(recording: Recording, axis: Axis) -> list[Panel]:
     if len(states) == 1 and total == count and all(len(node.at) == 1 for node in recording.nodes):
         return [_steady_panel(recording.nodes[0], total, axis)]
     few = total == count <= MAX_STRIPS
-    shown = recording.nodes if few else [node for node in recording.nodes if len(node.at) > _REGISTERED]
+    nodes_shown = recording.nodes if few else [node for node in recording.nodes if len(node.at) > _REGISTERED]
     panels = [] if few else [_counts_panel(recording, axis)]
-    if shown:
-        panels.append(_strips_panel(shown[:MAX_STRIPS], axis, more=len(shown) - MAX_STRIPS, has_name=few))
+    if nodes_shown:
+        panels.append(_strips_panel(nodes_shown[:MAX_STRIPS], axis, more=len(nodes_shown) - MAX_STRIPS, has_name=few))
     return panels
 
 

@@ -145,8 +145,8 @@ def run_facts(recording: Recording, axis: Axis) -> list[tuple[str, str]]:
     ]
     times = recording.time_to_ready
     if times.count:
-        shown = (times.p50, times.p95, times.p99, times.most)
-        pairs.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, shown))))
+        percentiles = (times.p50, times.p95, times.p99, times.most)
+        pairs.append(("Time to ready, p50 / p95 / p99 / longest", " / ".join(map(seconds_text, percentiles))))
     return pairs
 
 
@@ -160,8 +160,10 @@ def _violations(recording: Recording, axis: Axis) -> Markup:
     violations = [mark for mark in recording.marks if mark.kind == VIOLATION]
     if not violations:
         return Markup("")
-    shown = [_violation(mark, axis) for mark in violations[:_MAX_VIOLATIONS]]
-    return element("section", element("h2", "Why it failed" if len(shown) == 1 else "Violations"), *shown)
+    violation_elements = [_violation(mark, axis) for mark in violations[:_MAX_VIOLATIONS]]
+    return element(
+        "section", element("h2", "Why it failed" if len(violation_elements) == 1 else "Violations"), *violation_elements
+    )
 
 
 def _violation(mark: Mark, axis: Axis) -> Markup:

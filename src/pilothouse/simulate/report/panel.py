@@ -35,16 +35,16 @@ class Key(msgspec.Struct, frozen=True):
 
 def name_part(text: str, y: float = 12) -> Markup:
     """The name of a panel."""
-    shown = short(text, _BESIDE_TICKS - 2)
-    title = [element("title", short(text, LONGEST))] if shown != text else []
-    return element("text", *title, shown, x=0, y=y, class_="name")
+    shortened = short(text, _BESIDE_TICKS - 2)
+    title = [element("title", short(text, LONGEST))] if shortened != text else []
+    return element("text", *title, shortened, x=0, y=y, class_="name")
 
 
 def label_part(text: str, y: float, *, x: float = 0, class_: str = "label", most: int = CHARACTERS) -> Markup:
     """A text on the left; the full text is in its title if it is truncated."""
-    shown = short(text, most)
-    title = [element("title", short(text, LONGEST))] if shown != text else []
-    return element("text", *title, shown, x=x, y=y, class_=class_)
+    shortened = short(text, most)
+    title = [element("title", short(text, LONGEST))] if shortened != text else []
+    return element("text", *title, shortened, x=x, y=y, class_=class_)
 
 
 def value_part(text: str, y: float, class_: str = "value") -> Markup:

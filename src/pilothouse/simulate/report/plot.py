@@ -50,9 +50,13 @@ def last_change(recording: Recording) -> float:
 
 def sections_of(recording: Recording, axis: Axis) -> list[Section]:
     """All sections that are not empty."""
-    shown = workloads.shown_workloads(recording)
+    workloads_shown = workloads.shown_workloads(recording)
     sections = [
-        Section("workloads", "Workloads", [p for workload in shown for p in workloads.workload_panels(workload, axis)]),
+        Section(
+            "workloads",
+            "Workloads",
+            [p for workload in workloads_shown for p in workloads.workload_panels(workload, axis)],
+        ),
         Section("nodes", "Nodes", nodes.node_panels(recording, axis)),
         Section("requests", "API requests", rows.request_panels(recording, axis)),
         Section("queues", "Work queues", rows.queue_panels(recording, axis)),

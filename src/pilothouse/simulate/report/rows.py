@@ -54,8 +54,8 @@ def _rates_panel(name: str, rates: Rates, axis: Axis, most: int, unit: str) -> P
     ordered = sorted(rates.counts.items(), key=lambda entry: (-sum(entry[1]), entry[0]))
     if not ordered:
         return None
-    shown, others = ordered[:most], ordered[most:]
-    rows = [(key, counts) for key, counts in shown]
+    top, others = ordered[:most], ordered[most:]
+    rows = [(key, counts) for key, counts in top]
     if others:
         length = max(len(counts) for _key, counts in others)
         summed = [sum(counts[i] for _key, counts in others if i < len(counts)) for i in range(length)]

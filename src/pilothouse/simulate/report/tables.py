@@ -174,11 +174,13 @@ def budget_table(budgets: Sequence[BudgetResult], axis: Axis) -> Markup:
     rows: list[list[Markup | str]] = []
     for budget in budgets:
         timed = "timeToReady" in budget.name or budget.name.rpartition(" ")[2] in ("p50", "p95", "p99", "max")
-        shown = seconds_text if timed else number_text
+        format_measure = seconds_text if timed else number_text
         state = "✓ held" if budget.held else "✗ no such workload" if budget.missing else "✗ exceeded"
         outcome = element("span", state, class_="good" if budget.held else "bad")
         at = "–" if budget.at is None else axis.label(budget.at + axis.zero)
-        rows.append([budget.name, shown(float(budget.measured)), shown(float(budget.limit)), outcome, at])
+        rows.append(
+            [budget.name, format_measure(float(budget.measured)), format_measure(float(budget.limit)), outcome, at]
+        )
     return table("Budgets", ["Budget", "Measured", "Limit", "Outcome", "First exceeded at"], rows)
 
 

@@ -500,8 +500,8 @@ class Entry(_Strict, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         names = [name for name in ACTIONS if getattr(self, name) is not None]
         if len(names) != 1:
-            shown = ", ".join(_camel(name) for name in names) or "none"
-            raise ValueError(f"an entry has one action, got {shown}; one of {', '.join(map(_camel, ACTIONS))}")
+            names_text = ", ".join(_camel(name) for name in names) or "none"
+            raise ValueError(f"an entry has one action, got {names_text}; one of {', '.join(map(_camel, ACTIONS))}")
         if self.every is not None and (self.when is not None or self.every < 1):
             raise ValueError(
                 "every and when exclude each other" if self.when is not None else "every must be at least 1s"

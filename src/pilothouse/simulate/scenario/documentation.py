@@ -124,8 +124,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
     if value in (None, "", (), {}, False, 0) or isinstance(value, msgspec.Struct | tuple):
         return ""
-    shown = scalars.shown_seconds(value) if isinstance(value, scalars.Duration) else value
-    return f", default `{str(shown).lower() if isinstance(shown, bool) else shown}`"
+    default_text = scalars.shown_seconds(value) if isinstance(value, scalars.Duration) else value
+    return f", default `{str(default_text).lower() if isinstance(default_text, bool) else default_text}`"
 
 
 def _shown(hint: Any) -> str:

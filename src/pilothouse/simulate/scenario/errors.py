@@ -64,10 +64,10 @@ def positioned(
         message = f"the field {missing[1]} is missing"
     elif expected := _EXPECTED.match(message):
         wanted = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | ") if word != "null")
-        got = f", got {_WORDS.get(expected[2], expected[2])}" if expected[2] else ""
+        actual = f", got {_WORDS.get(expected[2], expected[2])}" if expected[2] else ""
         value = _value(document, path)
         named = "a mapping" in wanted and isinstance(value, str) and "name" in field_types.field_names(root, path)
-        message = f"expected {wanted}{got}{expected[3]}{f'; write {{name: {value[:60]}}}' if named else ''}"
+        message = f"expected {wanted}{actual}{expected[3]}{f'; write {{name: {value[:60]}}}' if named else ''}"
     else:
         value = _value(document, path)
         if message.startswith("Invalid enum value"):
@@ -79,12 +79,12 @@ def positioned(
 
 def located(source: str, path: Sequence[Step], message: str, document: Any, positions: Positions) -> ScenarioError:
     """``FILE:LINE: PATH: MESSAGE``; without a line for values from the command line."""
-    where = f"{source}:{positions.line(document, path)}"
+    position = f"{source}:{positions.line(document, path)}"
     setting = positions.setting(document, path)
     if setting is not None:
-        where = where if positions.has_line(document, setting) else source
-        return ScenarioError(f"{where}: {shown_path(path)} (from the command line): {message}")
-    return ScenarioError(f"{where}: {shown_path(path)}: {message}" if path else f"{where}: {message}")
+        position = position if positions.has_line(document, setting) else source
+        return ScenarioError(f"{position}: {shown_path(path)} (from the command line): {message}")
+    return ScenarioError(f"{position}: {shown_path(path)}: {message}" if path else f"{position}: {message}")
 
 
 def _value(document: Any, path: Sequence[Step]) -> Any:

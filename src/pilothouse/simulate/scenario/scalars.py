@@ -56,9 +56,9 @@ def duration(text: object) -> Duration:
     return Duration(seconds)
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, noun: str) -> str:
     """``1 run``, ``2,000 runs``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def shown_seconds(seconds: float) -> str:

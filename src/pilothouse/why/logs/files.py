@@ -205,5 +205,5 @@ def _lines(text: bytes, offset: int) -> list[tuple[int, bytes]]:
     return lines
 
 
-def _count(damage: dict[str, int], what: str) -> None:
-    damage[what] = damage.get(what, 0) + 1
+def _count(damage: dict[str, int], description: str) -> None:
+    damage[description] = damage.get(description, 0) + 1

@@ -81,8 +81,10 @@ class LogIndex:
                 self._report_unread(kind, file, "", f"{seconds:g} seconds" if not full else f"{_MAX_ENTRIES} writes")
                 continue
             await self._read_file(number, deadline, f"{seconds:g} seconds")
-            for what, count in file.damage.items():
-                self.unseen[f"{kind} {file.path}: {count} damaged {'line' if count == 1 else 'lines'}: {what}"] = None
+            for problem, count in file.damage.items():
+                self.unseen[f"{kind} {file.path}: {count} damaged {'line' if count == 1 else 'lines'}: {problem}"] = (
+                    None
+                )
         self._sort_anchors()
 
     async def _read_file(self, number: int, deadline: float, limit: str) -> None:
@@ -94,8 +96,8 @@ class LogIndex:
                 try:
                     record = reader(line)
                 except InvalidLineError as error:
-                    what = str(error) if line.endswith(b"\n") else "the last one is incomplete"
-                    file.damage[what] = file.damage.get(what, 0) + 1
+                    problem = str(error) if line.endswith(b"\n") else "the last one is incomplete"
+                    file.damage[problem] = file.damage.get(problem, 0) + 1
                     continue
                 if record is not None:
                     newest = record.at

@@ -63,19 +63,21 @@ class ExcludedNodes:
 
     def __init__(self, view: View, nodes: list[Node]) -> None:
         template = (view.spec.get("template") or {}).get("spec") or {}
-        wants = node_requirements_of(msgspec.convert(template, PodSpec, strict=False))
+        requirements = node_requirements_of(msgspec.convert(template, PodSpec, strict=False))
         self.tainted: list[tuple[str, str]] = []
         """Name and taint."""
         self._reasons: dict[str, list[str]] = {}
         for node in nodes:
-            if reason := self._reason(wants, node):
+            if reason := self._reason(requirements, node):
                 self._reasons.setdefault(reason, []).append(node.metadata.name)
 
-    def _reason(self, wants: NodeRequirements, node: Node) -> str:
-        if not matches_node_selection(PodSpec(node_selector=wants.node_selector, affinity=wants.affinity), node):
-            labels = ", ".join(f"{name}={value}" for name, value in wants.node_selector.items())
+    def _reason(self, requirements: NodeRequirements, node: Node) -> str:
+        if not matches_node_selection(
+            PodSpec(node_selector=requirements.node_selector, affinity=requirements.affinity), node
+        ):
+            labels = ", ".join(f"{name}={value}" for name, value in requirements.node_selector.items())
             return f"not selected by {labels or 'the node affinity'}"
-        taint = untolerated_taint(node.spec.taints, wants.tolerations, (NO_SCHEDULE, NO_EXECUTE))
+        taint = untolerated_taint(node.spec.taints, requirements.tolerations, (NO_SCHEDULE, NO_EXECUTE))
         if taint is None:
             return ""
         self.tainted.append((node.metadata.name, taint.key))

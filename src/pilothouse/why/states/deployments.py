@@ -68,12 +68,12 @@ def bounds_line(spec: dict[str, Any], desired: int) -> str:
     max_surge, max_unavailable = _scaled_value(surge, desired, up=True), _scaled_value(unavailable, desired, up=False)
     if not max_surge and not max_unavailable:
         max_unavailable = 1  # as upstream's ResolveFenceposts
-    shown = (
+    bounds = (
         f"maxSurge {surge}{_computed(surge, desired, max_surge)}",
         f"maxUnavailable {unavailable}{_computed(unavailable, desired, max_unavailable)}",
     )
     at_least = max(0, desired - max_unavailable)
-    return f"{', '.join(shown)}: at most {desired + max_surge} pods, at least {at_least} available"
+    return f"{', '.join(bounds)}: at most {desired + max_surge} pods, at least {at_least} available"
 
 
 def _scaled_value(value: Any, desired: int, *, up: bool) -> int:

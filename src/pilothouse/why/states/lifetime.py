@@ -88,12 +88,12 @@ def creating_manager(metadata: Mapping[str, Any]) -> str:
     return managers.pop() if len(managers) == 1 else ""
 
 
-async def last_change(view: View, *, undone: bool = False) -> Step | None:
-    """The step of the last change of the spec that was not reverted; otherwise of the creation. With ``undone``,
+async def last_change(view: View, *, reverted: bool = False) -> Step | None:
+    """The step of the last change of the spec that was not reverted; otherwise of the creation. With ``reverted``,
     changes that only revert another count too, since they start a rollout."""
     changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
     created_at = str(view.metadata.get("creationTimestamp") or "")
-    last = await last_request(view.evidence, changes, created_at, undone=undone)
+    last = await last_request(view.evidence, changes, created_at, reverted=reverted)
     return await view.chain.step(last[0], text=last[1].text) if last is not None else await created(view)
 
 

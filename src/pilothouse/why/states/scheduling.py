@@ -339,5 +339,5 @@ def _node_count(count: int) -> str:
 
 
 def _shown_names(names: list[str]) -> str:
-    shown = ", ".join(names[:_MAX_NAMES])
-    return f"{shown} and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else shown
+    names_text = ", ".join(names[:_MAX_NAMES])
+    return f"{names_text} and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else names_text

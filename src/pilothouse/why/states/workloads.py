@@ -14,7 +14,7 @@ _MAX_STATES = 40
 async def add_last_change(view: View, step: Step, *, rolls: bool) -> None:
     """Add the last change of a workload as a cause, unless it is already among the root causes, the workload was
     healthy after it, or the failure began before it. ``rolls``: a rollout or scaling is in progress."""
-    last = await lifetime.last_change(view, undone=rolls)
+    last = await lifetime.last_change(view, reverted=rolls)
     if last is not None and not _leads_to(step, last) and not await _is_unrelated(view, last, step, rolls=rolls):
         step.because.append(last)
     if not step.because:

@@ -76,12 +76,12 @@ def to_pod_security_options(document: Any) -> PodSecurityOptions:
 
 
 def _validate_exemptions(field: str, names: Iterable[tuple[str, list[str]]]) -> list[str]:
-    texts, seen = [], set()
+    texts, validated = [], set()
     for position, (name, reason) in enumerate(names):
         path = f"exemptions.{field}[{position}]"
         if reason:
             texts.append(f'{path}: Invalid value: "{name}": {", ".join(reason)}')
-        elif name in seen:
+        elif name in validated:
             texts.append(f'{path}: Duplicate value: "{name}"')
-        seen.add(name)
+        validated.add(name)
     return texts

@@ -62,8 +62,8 @@ def validate_variables(spec: Object) -> tuple[ErrorList, VariableTypes]:
             declared[used_name] for used_name in dict.fromkeys(_VARIABLE.findall(expression)) if used_name in declared
         ]
         scope = _scope(params, used_variables, types) if used_variables else scope_without_variables
-        found, types[name] = _typed_expression(scope, expression, f"{path}.expression")
-        errors += found
+        typed, types[name] = _typed_expression(scope, expression, f"{path}.expression")
+        errors += typed
         declared[name] = variable
     return errors, types
 

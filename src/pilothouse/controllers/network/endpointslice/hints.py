@@ -215,8 +215,8 @@ def _get_giving_and_receiving_zones(
     receiving: dict[str, int] = {}
     while to_give and to_receive:
         giving_zone, receiving_zone = max(to_give, key=to_give.__getitem__), max(to_receive, key=to_receive.__getitem__)
-        given, received = to_give[giving_zone], to_receive[receiving_zone]
-        if given < 0.5 or received < 0.5 or (given < 1 and received < 1):
+        remaining_to_move, received = to_give[giving_zone], to_receive[receiving_zone]
+        if remaining_to_move < 0.5 or received < 0.5 or (remaining_to_move < 1 and received < 1):
             break
         giving[giving_zone] = giving.get(giving_zone, 0) + 1
         receiving[receiving_zone] = receiving.get(receiving_zone, 0) + 1

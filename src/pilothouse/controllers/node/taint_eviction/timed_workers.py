@@ -27,7 +27,7 @@ class Entry:
         node: str,
         taints: tuple[Taint, ...],
         at: float,
-        made_at: float,
+        created_at: float,
         decided: int,
         *,
         immediate: bool,
@@ -37,7 +37,7 @@ class Entry:
         self.taints = taints
         """The node's NoExecute taints when it was last synced."""
         self.at = at
-        self.made_at = made_at
+        self.made_at = created_at
         self.decided = decided
         """``LiveNodes.moment`` of the sync that made the last decision."""
         self.state = State.DUE if immediate else State.WAITING

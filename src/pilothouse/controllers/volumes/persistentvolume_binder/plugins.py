@@ -40,14 +40,14 @@ def deleter_of(volume: PersistentVolume) -> str:
     As ``findDeletablePlugin``: upstream's binder has the plugins of host paths and NFS, and only the first one deletes.
     """
     annotations, spec = volume.metadata.annotations, volume.spec
-    made_by = annotations.get(PROVISIONED_BY, "")
-    if made_by:
-        if made_by == NFS:
+    provisioner = annotations.get(PROVISIONED_BY, "")
+    if provisioner:
+        if provisioner == NFS:
             raise NoPluginError("no deletable volume plugin matched")
-        if made_by == HOST_PATH:
+        if provisioner == HOST_PATH:
             return HOST_PATH
-        if is_in_tree(made_by) and not csi_name_of(made_by):
-            raise NoPluginError(f"no volume plugin matched name: {made_by}")
+        if is_in_tree(provisioner) and not csi_name_of(provisioner):
+            raise NoPluginError(f"no volume plugin matched name: {provisioner}")
         return ""
     if MIGRATED_TO in annotations or spec.csi is not None:
         return ""

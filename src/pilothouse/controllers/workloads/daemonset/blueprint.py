@@ -31,9 +31,11 @@ class Blueprint:
         self.template_labels = read.metadata.labels
         self.patch = template_patch(self.template)
         """The data of a revision of this template."""
-        wants = node_requirements_of(read.spec, comparison_operators=comparison_operators)
+        requirements = node_requirements_of(read.spec, comparison_operators=comparison_operators)
         # A new image changes nothing about which nodes are eligible: the known placements stay.
-        self.placements = placements if placements is not None and placements.wants == wants else Placements(wants)
+        self.placements = (
+            placements if placements is not None and placements.wants == requirements else Placements(requirements)
+        )
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
 
     def pinned_template(self, revision_hash: str, generation: int | None) -> PinnedTemplate:

@@ -163,7 +163,7 @@ class JobController(ManagedController):
             self.log,
             orphans=self._orphans,
             removals=self._removals,
-            job_gone=self._delete_job,
+            on_job_deleted=self._delete_job,
         )
         jobs.add_handler(self._add_job, self.events.update_owner, self.events.delete_owner)
         pods.add_handler(self.events.add_pod, self._update_pod, self.events.delete_pod)
@@ -265,8 +265,8 @@ class JobController(ManagedController):
         if ending is None and deadline is not None:
             sync.again_in(deadline)
         if ending is not None:
-            all_gone = await self._delete_active_pods(sync, census.active, describe_ending(job, census, ending))
-            if not all_gone or not expectations_satisfied:
+            all_deleted = await self._delete_active_pods(sync, census.active, describe_ending(job, census, ending))
+            if not all_deleted or not expectations_satisfied:
                 ending = None
         else:
             managed = expectations_satisfied and job.metadata.deletion_timestamp is None

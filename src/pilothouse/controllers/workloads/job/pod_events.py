@@ -61,7 +61,7 @@ class FinalizerExpectations:
 
 
 class JobEvents(PodEvents[Job]):
-    """The handlers. ``job_gone`` is called for each Job that is deleted."""
+    """The handlers. ``on_job_deleted`` is called for each Job that is deleted."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class JobEvents(PodEvents[Job]):
         *,
         orphans: WorkQueue[str],
         removals: FinalizerExpectations,
-        job_gone: Callable[[str, Job], None],
+        on_job_deleted: Callable[[str, Job], None],
     ) -> None:
         super().__init__(gate, _BatchedQueue(queue), log)
         self._env = env
@@ -81,7 +81,7 @@ class JobEvents(PodEvents[Job]):
         self._immediate_queue = queue
         self._orphans = orphans
         self._removals = removals
-        self._job_gone = job_gone
+        self._on_job_deleted = on_job_deleted
 
     # Jobs
 
@@ -114,7 +114,7 @@ class JobEvents(PodEvents[Job]):
             self._consistency_store.clear(key, owner.metadata.uid)
         self._expectations.delete(key)
         self._removals.forget(key)
-        self._job_gone(key, owner)
+        self._on_job_deleted(key, owner)
         self._immediate_queue.add(key)
         self._enqueue_orphans_of(owner)
 

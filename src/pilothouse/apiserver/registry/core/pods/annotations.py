@@ -50,7 +50,9 @@ def validate_pod_annotations(annotations: Annotations, spec: Object, path: str) 
         if not key.startswith(APP_ARMOR_PREFIX):
             continue
         if container_names is None:
-            container_names = {container.get("name") or "" for _where, container in visit_containers(spec, path)}
+            container_names = {
+                container.get("name") or "" for _container_path, container in visit_containers(spec, path)
+            }
         name = key.removeprefix(APP_ARMOR_PREFIX)
         if name not in container_names:
             errors.append(invalid(f"{path}[{key}]", name, "container not found"))

@@ -63,5 +63,5 @@ def _unsynced(pod: Object) -> Iterator[tuple[Object, Object | None]]:
 
 
 def _pod_profile(pod: Object) -> Object | None:
-    found: Object | None = (pod["spec"].get("securityContext") or {}).get("appArmorProfile")
-    return found
+    profile: Object | None = (pod["spec"].get("securityContext") or {}).get("appArmorProfile")
+    return profile

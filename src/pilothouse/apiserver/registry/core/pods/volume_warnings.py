@@ -32,12 +32,12 @@ def warnings_for_overlapping_virtual_paths(volumes: Iterable[Object]) -> Iterato
 
 
 def _warnings_for_projected(projected: Object, name: str) -> Iterator[str]:
-    found: list[_PathAndSource] = []
+    warnings: list[_PathAndSource] = []
     for source in projected.get("sources") or ():
         if not source:
             yield f"volume {name} (Projected) has no sources provided"
-        found += _projected_paths(source)
-    for overlap in _overlaps(found):
+        warnings += _projected_paths(source)
+    for overlap in _overlaps(warnings):
         yield f"volume {name} (Projected): overlapping paths: {overlap}"
 
 
@@ -54,13 +54,13 @@ def _projected_paths(source: Object) -> Iterator[_PathAndSource]:
         name = bundle.get("signerName") or "" if bundle.get("name") is None else bundle["name"]
         yield _PathAndSource(bundle.get("path") or "", f"ClusterTrustBundle {quote(name)}")
     elif source.get("podCertificate") is not None:
-        for field, what in (
+        for field, content in (
             ("certificateChainPath", "chain"),
             ("keyPath", "key"),
             ("credentialBundlePath", "credential bundle"),
         ):
             if source["podCertificate"].get(field):
-                yield _PathAndSource(source["podCertificate"][field], f"PodCertificate {what}")
+                yield _PathAndSource(source["podCertificate"][field], f"PodCertificate {content}")
 
 
 def _description(field: str, source: Object, *, projected: bool = False) -> str:
@@ -77,7 +77,7 @@ def _items(source: Object, description: str) -> list[_PathAndSource]:
 
 def _overlaps(paths: Iterable[_PathAndSource]) -> Iterator[str]:
     """``checkVolumeMappingForOverlap``: the pairs of which one path is equal to the other, or in it."""
-    trimmed = [each._replace(path=each.path.rstrip("/")) for each in paths]
+    trimmed = [path_entry._replace(path=path_entry.path.rstrip("/")) for path_entry in paths]
     overlapping = _overlapping(trimmed)
     known: list[_PathAndSource] = []
     for position in sorted(overlapping):  # only those: they may be few of many
@@ -91,13 +91,15 @@ def _overlaps(paths: Iterable[_PathAndSource]) -> Iterator[str]:
 
 def _overlapping(paths: Sequence[_PathAndSource]) -> set[int]:
     """The positions of the paths that overlap with another one."""
-    found: set[int] = set()
+    overlapping: set[int] = set()
     above: list[tuple[str, int]] = []
     """The directories that contain the path, the outermost first."""
-    for directory, position in sorted((f"{each.path}/", position) for position, each in enumerate(paths) if each.path):
+    for directory, position in sorted(
+        (f"{path_entry.path}/", position) for position, path_entry in enumerate(paths) if path_entry.path
+    ):
         while above and not directory.startswith(above[-1][0]):
             above.pop()
         if above:
-            found |= {above[-1][1], position}
+            overlapping |= {above[-1][1], position}
         above.append((directory, position))
-    return found
+    return overlapping

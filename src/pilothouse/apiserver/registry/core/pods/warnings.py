@@ -158,12 +158,12 @@ def _warnings_for_volumes(volumes: Iterable[Object], path: str) -> Iterator[str]
 
 def _warnings_for_duplicates(spec: Object, path: str) -> Iterator[str]:
     for field, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
-        seen: set[str] = set()
+        names_used: set[str] = set()
         for position, item in enumerate(spec.get(field) or ()):
             value = item.get(key) or ""
-            if value in seen:
+            if value in names_used:
                 yield f"{path}.{field}[{position}].{key}: duplicate {key} {quote(value)}"
-            seen.add(value)
+            names_used.add(value)
     for position, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):
             yield f'{path}.imagePullSecrets[{position}].name: invalid empty name ""'

@@ -52,8 +52,8 @@ def _load_pair(certificate: bytes, key: bytes) -> None:
     if type(own_key) is not type(public_key):
         raise _KeyPairError("tls: private key type does not match public key type")
     encoded = [
-        each.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-        for each in (own_key, public_key)
+        certificate_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        for certificate_key in (own_key, public_key)
     ]
     if encoded[0] != encoded[1]:
         raise _KeyPairError("tls: private key does not match public key")
@@ -61,7 +61,7 @@ def _load_pair(certificate: bytes, key: bytes) -> None:
 
 def _blocks(text: bytes, wanted: str) -> tuple[list[bytes], list[str]]:
     """The content of the PEM blocks whose type ends with ``wanted``, and the types of all others."""
-    found: list[bytes] = []
+    blocks: list[bytes] = []
     others: list[str] = []
     for match in _BLOCK.finditer(text):
         kind = match[1].decode(errors="replace")
@@ -70,10 +70,10 @@ def _blocks(text: bytes, wanted: str) -> tuple[list[bytes], list[str]]:
         except binascii.Error:
             continue  # no PEM block
         if kind == wanted or (wanted == "PRIVATE KEY" and kind.endswith(f" {wanted}")):
-            found.append(content)
+            blocks.append(content)
         else:
             others.append(kind)
-    return found, others
+    return blocks, others
 
 
 def _no_certificate(others: list[str]) -> str:

@@ -191,8 +191,8 @@ def _validate_attribute(attribute: Object, path: str) -> ErrorList:
             errors.append(too_long(child_path, _MAX_VALUE_LENGTH))
     values_set = sum(attribute.get(field) is not None for field in _VALUES)
     if values_set != 1:
-        shown = internal_value("resource.DeviceAttribute", attribute) if values_set else ""
-        errors.append(invalid(path, shown, "exactly one value must be specified"))
+        value = internal_value("resource.DeviceAttribute", attribute) if values_set else ""
+        errors.append(invalid(path, value, "exactly one value must be specified"))
     return errors
 
 
