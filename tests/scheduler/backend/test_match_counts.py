@@ -88,7 +88,7 @@ def is_fine(wanted: Pod, other_pod_node: Node, crowd: list[tuple[Pod, Node]], no
     zones=st.lists(NODE, min_size=5, max_size=5),
     first=st.lists(PLACED, max_size=8),
     later=st.lists(PLACED, max_size=4),
-    gone=st.integers(0, 4),
+    removed=st.integers(0, 4),
     app=st.sampled_from(APPS),
     rules=RULES,
 )

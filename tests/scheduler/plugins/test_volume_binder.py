@@ -287,6 +287,7 @@ async def test_a_read_write_once_pod_claim_is_used_by_one_pod(world: World) -> N
     await make_pod(world, "high", priorityClassName="high")
     await asyncio.sleep(1)
     assert (await world.existing()).metadata.deletion_timestamp is not None, "preempted"
+    await asyncio.sleep(5)
     await world.delete("p", grace=0)
     await asyncio.sleep(1)
     assert await where(world, "high")
