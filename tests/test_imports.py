@@ -9,7 +9,7 @@ from tests.tables import cases
 
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
-    """The groups of modules of which each imports every other one, directly or by way of others (Tarjan)."""
+    """The groups of modules that import each other, directly or indirectly (Tarjan)."""
     result: list[list[str]] = []
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}

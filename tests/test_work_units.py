@@ -29,7 +29,7 @@ def test_groups_are_one_unit_and_modules_are_split_into_shrinking_units() -> Non
 
 
 class Worker:
-    """What a scheduler sees of a worker."""
+    """The interface of a worker for the scheduler."""
 
     def __init__(self) -> None:
         self.given: list[int] = []

@@ -54,7 +54,7 @@ class BlockingStream:
             self._responses.put(error)
 
     async def write(self, request: Any) -> None:
-        """Send a request, and take its response."""
+        """Send a request, and read its response."""
         self._requests.put(request)
         if request.HasField("create_request"):
             self.take(lambda response: response.created)

@@ -42,7 +42,7 @@ def _group(nodeid: str) -> str:
 
 
 _WORKERS_WITH_FILLER = 4
-"""So many workers, of which the last one takes units from the end."""
+"""This many workers, of which the last one takes units from the end."""
 
 
 class WorkUnits(LoadGroupScheduling):
@@ -53,7 +53,7 @@ class WorkUnits(LoadGroupScheduling):
     """
 
     def schedule(self) -> None:
-        """Begin; or go on with another worker in place of one that has died."""
+        """Start, or replace a worker that has died."""
         if self.collection is None:
             nodeids = next(iter(self.registered_collections.values()))
             self._units = work_units(nodeids)

@@ -15,7 +15,7 @@ from pilothouse.apiserver.resources import STANDARD_VERBS, ResourceInfo, built_i
 from pilothouse.machinery.go_text import FormattedValue
 
 _NAMED_BY_CONTENT = {"IPAddress", "APIService", "CustomResourceDefinition"}
-"""Kinds whose names the server cannot generate, since they say something."""
+"""Kinds whose names have a meaning, so that the server cannot generate them."""
 
 
 def _changed(obj: Object, value: str) -> Object:
@@ -50,7 +50,7 @@ async def test_create_get_list_and_watch(api: Api, info: ResourceInfo) -> None:
 async def test_accepted_requests_format_no_value_of_an_internal_type(
     api: Api, info: ResourceInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only errors show them, and formatting them takes time."""
+    """Formatted values are only used in errors, and take time."""
 
     def formatted(*_arguments: object) -> FormattedValue:
         raise AssertionError("no error shows a value")

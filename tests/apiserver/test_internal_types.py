@@ -262,7 +262,7 @@ _NOT_IN_THE_VERSION = {
     # Moved by the conversion.
     *("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers", "webhookClientConfig"),
     *("conversionReviewVersions", "validation"),
-    # Of versions that are gone.
+    # Types of removed versions.
     *("version", "subresources", "additionalPrinterColumns", "selectableFields", "templateGeneration", "rollbackTo"),
     "revision",
 }

@@ -80,7 +80,7 @@ class _Faults:
             with self._plane.bounded():
                 for number in numbers:
                     self._play_one(number)
-            # What happens to pods leaves more and more of them, and lists of thousands take their time and room.
+            # The requests leave more and more pods, and lists of thousands take time and memory.
             self._plane.as_admin("DELETE", f"/api/v1/namespaces/{seeds.NAMESPACE}/events")
         except AssertionError as error:
             if len(numbers) == 1 or self._plane.program.code is not None:
@@ -93,8 +93,8 @@ class _Faults:
         try:
             self._send(number)
         except Unanswered as error:
-            # After a body of which the server reads no more the connection ends, and what is sent next with it. Over a
-            # connection of its own a case is answered.
+            # The server closes the connection after a body that it does not read completely, so the next request fails.
+            # Over a new connection it is answered.
             print(f"seed {number} once more: {error}")
             try:
                 self._send(number)

@@ -39,7 +39,7 @@ def player(tmp_path: Path) -> Iterator[Player]:
 
 
 def _play(player: Player, file: str, most: int | None = None) -> None:
-    # In the recorded order, all to one server: lists over all namespaces see what earlier scenarios have left.
+    # In the recorded order, all to one server: lists over all namespaces contain objects of earlier scenarios.
     for scenario in itertools.islice(scenarios(file), most):
         player.play(scenario)
     assert not player.report.unexplained, str(player.report)

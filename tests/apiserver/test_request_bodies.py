@@ -155,7 +155,7 @@ async def test_incomplete_bodies_are_bounded_in_memory(world: World) -> None:
     left = UNFINISHED_BYTES // (2 * MEBIBYTE)
     assert [sender.status for sender in slow] == [429] * (10 - left) + [0] * left
     assert slow[0].headers[b"retry-after"] == b"1"
-    # Those that are complete are not among them.
+    # Complete bodies are not counted.
     body = json.dumps(config_map()).encode()
     quick = client(world, length=len(body))
     quick.send(body, more=False)

@@ -33,7 +33,7 @@ _ROLE = {
     "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}],
 }
 _STATUS_BY_OTHERS = {
-    # What controllers of the real server had written by the time the table was asked for.
+    # Fields that controllers of the real server had written before the table was requested.
     "flowcontrol.apiserver.k8s.io/v1 FlowSchema": {"conditions": [{"type": "Dangling", "status": "False"}]},
 }
 _NEVER_CREATED = {
@@ -58,7 +58,7 @@ def _columns(table: dict[str, Any]) -> list[list[Any]]:
 def _fits(cell: Any, pattern: Any) -> bool:
     if not isinstance(pattern, str) or not isinstance(cell, str):
         return cell == pattern and type(cell) is type(pattern)
-    # "<none>" and "<unset>" are cells; only the names of shapes stand for something else.
+    # "<none>" and "<unset>" are literal cells, other names in brackets are placeholders.
     shape = re.escape(pattern)
     for name, expression in _SHAPES.items():
         shape = shape.replace(f"<{name}>", expression)
@@ -91,7 +91,7 @@ async def _make(api: Api, key: str, name: str) -> str:
         await api.create(collection, _sent("apps/v1 ReplicaSet", name))
         return one + "/scale"
     if key == "events.k8s.io/v1 Event":
-        # One stored object, seen through the other group.
+        # The same stored object, served by the other group.
         await api.create(_path("v1 Event", name)[0], _sent("v1 Event", name))
         return _path(key, name)[1]
     if key == "autoscaling/v1 HorizontalPodAutoscaler":

@@ -28,7 +28,7 @@ def units_per_second_of_the_loop() -> float:
 
 
 def units_per_second(expression: str, value: Any) -> float:
-    """The bound of an evaluation for each second that it takes, at best: others may use the processor."""
+    """The bound per second of an evaluation, the best of several runs, since other processes may use the CPU."""
     program = ENVIRONMENT.compile(expression)
     values: Mapping[str, Any] = {"object": value}
     program.evaluate(values)

@@ -103,7 +103,7 @@ async def test_large_expression_is_compiled_and_evaluated_in_the_process(sandbox
     large = (await compiling).task({"object": 45_000})
     assert sandbox.evaluate(large).value is True
     assert sandbox.evaluate(large).seconds < 0.1  # the second time nothing of the expression is read again
-    assert slowest < 0.2  # compiling takes several times as long
+    assert slowest < 0.2  # compiling takes much longer
 
 
 @cases(

@@ -55,7 +55,7 @@ def test_info_stream_is_buffered_and_flushed_at_the_end(tmp_path: Path, form: st
     for seconds in (2, 10, 30):
         with manager(tmp_path, *flags, "--log-flush-frequency=1h", "--tls-min-version=VersionTLS10") as split:
             if form == "text":
-                until(lambda: WARNING in split.error, "a warning is written at once")  # called at once
+                until(lambda: WARNING in split.error, "a warning is written at once")  # called immediately
             else:
                 # To JSON a warning is no error, so that nothing tells when it is time to look. Where other programs
                 # run, it may be ended before it has logged anything, and then has longer.

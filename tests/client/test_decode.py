@@ -28,7 +28,7 @@ def test_too_deeply_nested_object_is_skipped(place: int) -> None:
     pods = [pod("one"), pod("two")]
     pods.insert(place, pod("bad", DEEP))
     names, missed, body = page(*pods)
-    # What is not part of the view is only skipped, and may be as deep as skipping goes.
+    # Fields outside of the view are skipped, and may be nested as deeply as the decoder can skip.
     assert names in (["one", "two"], ["bad" if n == place else None for n in range(3)])
     assert len(missed) == 1
     assert (body.metadata.resource_version, body.metadata.continue_) == ("7", "c")

@@ -153,7 +153,7 @@ async def test_mapper_caches_discovery_until_reset() -> None:
     first = asyncio.ensure_future(mapper.resource_for("v1", "Pod"))
     others = [asyncio.ensure_future(mapper.resource_for("apps/v1", "ReplicaSet")) for _ in range(5)]
     await asyncio.sleep(0)
-    first.cancel()  # whoever asked first may go away; the others still get their answer
+    first.cancel()  # the first caller may be cancelled; the others still get the response
     result = await asyncio.gather(*others)
     assert {resource.name for resource in result if resource is not None} == {"replicasets"}
     assert await mapper.kind_for("example.org/v1", "Thing") is None

@@ -104,7 +104,7 @@ async def test_closed_port_is_connection_refused() -> None:
     for call in (transport.request(GET), transport.open(GET)):
         with pytest.raises(ConnectionRefused, match="connection refused by 127"):
             await call
-    # Also when many wait: each hears of it, none is forgotten.
+    # Also with many waiting callers: each of them fails.
     answers = await asyncio.gather(*(transport.request(GET) for _ in range(100)), return_exceptions=True)
     assert {type(answer) for answer in answers} == {ConnectionRefused}
     await transport.close()

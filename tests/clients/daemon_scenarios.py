@@ -320,7 +320,7 @@ def rolling_update_respects_max_unavailable(cluster: KubectlCluster) -> None:
         cluster.until_on(cluster.nodes, "all are new")
         assert cluster.images() == {"pause:2"}
     assert most == 2, "the bound was made use of"
-    # Five pods, each deleted, gone, created, bound, pending and running.
+    # Five pods, each marked for deletion, removed, created, bound, pending and running.
     assert record.states >= 5 * 5, record.states
     _check_statuses(record, cluster, unavailable=2)
 

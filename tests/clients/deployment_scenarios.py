@@ -64,7 +64,7 @@ class DeploymentCluster(KubectlCluster):
         return {item["metadata"]["annotations"].get(REVISION, ""): item["spec"]["replicas"] for item in items}
 
     def condition(self, type_: str) -> tuple[str, str]:
-        """Status and reason of a condition of the Deployment; empty while there is none."""
+        """Status and reason of a condition of the Deployment; empty if it does not exist."""
         for item in self.get("deploy", "shop").get("status", {}).get("conditions", ()):
             if item["type"] == type_:
                 return item["status"], item["reason"]
@@ -109,7 +109,7 @@ def rollout_respects_bounds_and_rolls_back(shop: DeploymentCluster) -> None:
         shop.wait_for_rollout()
         until(lambda: shop.running() == {"pause:1": 4}, "all are old again")
     assert (most, least) == (5, 3), "the bounds were made use of"
-    # Twice four pods, each made, bound, running, deleted and gone.
+    # Twice four pods, each created, bound, running, marked for deletion and removed.
     assert record.states >= 2 * 4 * 5, record.states
     assert shop.sets() == {"2": 0, "3": 4}, "the first ReplicaSet is the newest"
     history = shop("rollout", "history", "deploy/shop").split()

@@ -218,7 +218,7 @@ def test_thousand_watchers_receive_events(server: Target, soak: bool) -> None:
     with ExitStack() as stack:
         clients = []
         for _ in range(count):
-            # Who connects and says nothing for a second may have to make room for others.
+            # A connection that has sent nothing for a second may be closed in favor of others.
             clients.append(stack.enter_context(server.raw()))
             clients[-1].sendall(request)
         for client in clients:

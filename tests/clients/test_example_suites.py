@@ -23,7 +23,7 @@ class Suite(NamedTuple):
     finds: tuple[str, ...]
     """Fails when a dependency, or the tool in the version that the project needs, is not installed."""
     missing: str
-    """The line of its output that says so. Whatever else fails is a fault of the project."""
+    """The output line about missing dependencies. Any other failure is an error of the project."""
     tests: tuple[str, ...]
     passed: str
     """A line of what the tests print."""
@@ -80,7 +80,7 @@ def prepared(language: str, suite: Suite, directory: Path) -> tuple[Path, dict[s
     project = project_of(language, directory)
     environment = {**environment_of(directory), **dict(suite.environment)}
     if language == "go" and not (project / "vendor").is_dir():
-        environment["GOFLAGS"] = "-mod=mod"  # go.sum is made from what is in the module cache
+        environment["GOFLAGS"] = "-mod=mod"  # go.sum is generated from the module cache
     done = run(suite.finds, project, environment)
     match = re.search(suite.missing, done.stdout + done.stderr)
     if done.returncode and match:

@@ -29,12 +29,12 @@ EXPECTED = (
     r'missing content for CA bundle "client-ca::kube-system::extension-apiserver-authentication::requestheader-',
     # Two controllers of the program met on one object; the next look puts it right, on a real server as well.
     r"the object has been modified; please apply your changes to the latest version and try again",
-    # A set is looked at before its cache has heard of the pod that was just made; so it is on a real server.
+    # A set is synced before its cache has the pod that was just created, also with a real server.
     r'error syncing StatefulSet .* pods ".*" already exists',
-    # APIs that v1.20 asks for in versions that were removed since (v1.22 to v1.25).
+    # APIs that v1.20 requests in versions that have been removed since (v1.22 to v1.25).
     r"v1beta1 resources are not available",
     r"could not find the requested resource",
-    # The attach-detach controller hears of a node's pods before it hears of the node.
+    # The attach-detach controller receives a node's pods before the node.
     r"Failed to update statusUpdateNeeded field in actual state of world",
 )
 

@@ -101,7 +101,7 @@ class FewestReady:
             try:
                 event = json.loads(text)
             except ValueError:
-                continue  # it goes on in the next line
+                continue  # continued in the next line
             text = ""
             self._note(event)
 

@@ -165,7 +165,7 @@ def test_get_watch(kubectl: Kubectl) -> None:
     try:
         assert watching.stdout.readline().split()[:2] == ["NAME", "READY"]
         assert watching.stdout.readline().split()[:3] == ["p", "0/1", "Pending"]
-        time.sleep(0.3)  # kubectl lists, then watches from there; nothing tells when it does
+        time.sleep(0.3)  # kubectl lists, then watches; there is no sign of when the watch starts
         kubectl("create", "-f", "-", stdin=pod("q"))
         assert watching.stdout.readline().split()[:3] == ["q", "0/1", "Pending"]
     finally:
@@ -228,7 +228,7 @@ def test_delete_commands(admin: Kubectl, cascade: str, finalizers: list[str] | N
     if finalizers is None:
         assert "not found" in admin("get", "rs", name, fails=True)
         return
-    # No garbage collector runs here: its work is left to see, then taken off the object by hand.
+    # No garbage collector runs here: the finalizer remains, and is then removed manually.
     assert admin.get("rs", name)["metadata"]["finalizers"] == finalizers
     deleting = admin.start("delete", "rs", name, f"--cascade={cascade}")
     assert deleting.stdout is not None
@@ -327,7 +327,7 @@ def test_auth_can_i(admin: Kubectl, server: EmbeddedServer) -> None:
     assert "pods" in jane("auth", "can-i", "--list")
     assert "forbidden" in jane("delete", "pod", "p", fails=True)
     assert admin("auth", "can-i", "delete", "nodes") == "yes\n"
-    # Impersonation asks about jane, and jane may not impersonate anybody.
+    # Impersonation is authorized for jane, who may not impersonate anybody.
     admin("get", "pods", "--as=jane", "--as-group=crew")
     assert "cannot list resource" in admin("get", "nodes", "--as=jane", fails=True)
     assert "cannot impersonate" in jane("get", "pods", "--as=admin", fails=True)

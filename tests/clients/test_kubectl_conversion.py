@@ -61,7 +61,7 @@ class Session:
         kubectl, hook = self._kubectl, self._webhook
         crd = definition(clientConfig=hook.config)
         for version in crd["spec"]["versions"]:
-            del version["selectableFields"]  # v1.20 does not know them
+            del version["selectableFields"]  # v1.20 does not support them
         kubectl("create", "-f", "-", stdin=crd)
         kubectl("wait", "--for=condition=Established", "crd/things.example.com")
         until(lambda: "v2" in self._reading.raw("/apis/example.com")[1], "both versions are discovered")
@@ -163,7 +163,7 @@ class Session:
         self._note("migrated v1", "get", "things.v1.example.com", "a", "-o", "jsonpath={.spec}")
 
     def _stores_v2(self) -> bool:
-        # Watch caches of the real server ask for what they need whenever they want to: for v1, if this is stored in v2.
+        # Watch caches of the real server request conversions at any time: to v1, if objects are stored in v2.
         del self._webhook.asked[:]
         self._kubectl("create", "-f", "-", stdin=v2_thing("probe"))
         self._kubectl("get", "things.v2.example.com", "probe")

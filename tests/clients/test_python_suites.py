@@ -56,7 +56,7 @@ def test_the_official_client_decodes_a_list_of_every_kind(tmp_path: Path) -> Non
         create("/api/v1/namespaces", {"metadata": {"name": "d1"}})
         # Through events.k8s.io the server shows an Event of the core group with ``eventTime: null``, as every server
         # does, and the client's model of that group refuses it.
-        # Limits of containers come last: they would be given to those of pods that have limits of their own.
+        # Limits of containers are created last: they would be defaulted in later pods.
         for info in sorted(built_in(), key=lambda info: info.resource == "limitranges"):
             for sent in (row for row in _SENT if (row["apiVersion"], row["kind"]) != ("v1", "Event")):
                 if "create" not in info.verbs or "list" not in info.verbs:

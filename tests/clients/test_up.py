@@ -383,7 +383,7 @@ def test_restart_continues_from_the_data_directory(tmp_path: Path, argument: sig
         lease = json.loads(kubectl("get", "lease", "-n", "kube-system", "kube-controller-manager", "-o", "json"))
         assert lease["spec"]["holderIdentity"].endswith("_pilothouse-up")
         assert up.stop() == 0
-    # Ready includes leading: had the lease to run out first, this would take fifteen seconds and more.
+    # Ready includes leading: waiting for the old Lease to expire would take more than fifteen seconds.
     assert took < 10
 
 

@@ -289,7 +289,7 @@ async def test_watch_without_resource_version_starts_with_existing_objects(clien
         await client.create(PODS, pod(name), ns)
     async with client.watch(PODS.metadata, ns, timeout_seconds=30) as batches:
         events = await take(batches, 2)
-        # What is there comes in no particular order.
+        # Existing objects have no particular order.
         events_sorted = sorted((event.type, event.object.metadata.name) for event in events)
         assert events_sorted == [("ADDED", "a"), ("ADDED", "b")]
         assert {event.object.kind for event in events} == {"PartialObjectMetadata"}

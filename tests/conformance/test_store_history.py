@@ -132,7 +132,7 @@ async def test_close_commits_staged_writes_ends_watchers_and_allows_reads(store:
         await waiting
 
 
-# Everything at once
+# Everything combined
 
 
 async def test_random_history_agrees_with_a_model(store: Store, seed: int) -> None:

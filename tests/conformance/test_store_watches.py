@@ -128,7 +128,7 @@ async def test_idle_watcher_is_never_overrun_by_one_commit_or_backlog(store: Sto
     watcher = store.watch("/pods/", store.revision, capacity=3)
     staged = [store.stage(f"/pods/default/{i}", lambda _revision: b"") for i in range(10)]
     await store.commit(staged[-1])
-    # On etcd each is a commit of its own, and what waits is bounded.
+    # On etcd each is a separate commit, and pending changes are bounded.
     assert len(await anext(watcher)) == 10 if not store.is_shared else watcher.overrun
     late = store.watch("/pods/", 1, capacity=3)
     assert len(await anext(late)) == 10

@@ -131,7 +131,7 @@ async def test_concurrent_writers_get_unique_revisions(store: Store) -> None:
     groups: list[int] = []
     store.on_commit.append(lambda changes: groups.append(len(changes)))
     revisions = await asyncio.gather(*(put(store, f"/pods/default/{i}", expected=0) for i in range(200)))
-    # Only a store that nobody else writes can give them in the order of staging.
+    # Only a store without other writers can assign them in the order of staging.
     assert (sorted(revisions) if store.is_shared else list(revisions)) == list(range(2, 202))
     assert [change.revision for change in watcher.take()] == list(range(2, 202))
     assert sum(groups) == 200

@@ -57,7 +57,7 @@ READ = {
     "WatchListClient": "client-go/tools/cache/reflector.go",
     "WorkloadWithJob": "pkg/controller/job/job_controller.go",
 }
-"""Gates by which upstream's manager does other things, and where it asks for them."""
+"""Gates that change the behavior of upstream's manager, with the code that reads them."""
 
 NOT_READ = {
     "API server": """APIResponseCompression APIServingWithRoutine AllowInsecureKubeletCertificateSigningRequests
@@ -102,11 +102,11 @@ NOT_READ = {
         UnauthenticatedHTTP2DOSMitigation UnlockWhileProcessingFIFO
         CBORServingAndStorage ClientsAllowCBOR ClientsPreferCBOR NativeHistograms""",
 }
-"""Gates that change nothing in the manager, by who asks for them."""
+"""Gates that change nothing in the manager, by the code that reads them."""
 
 ALWAYS_OFF = {"DRAExtendedResource"}
-"""While they are off the manager does what upstream's does, and while they are on the same: a difference that
-docs/controllers/resourcequota.md tells of."""
+"""While they are off the manager does what upstream's does, and while they are on the same: a difference described in
+docs/controllers/resourcequota.md."""
 
 REFUSED = {
     "CoordinatedLeaderElection": "leader election",

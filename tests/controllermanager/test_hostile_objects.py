@@ -166,13 +166,13 @@ HOSTILE: dict[str, str] = {
 
 
 MISSHAPEN = ("absurd quantities", "nothing but nulls")
-"""With nulls where the API server leaves fields out of what it lets in: it may answer 500 and say why at length."""
+"""Objects with nulls where the API server omits fields: the response may be a 500 with a long message."""
 
 
 async def smuggle(store: MemoryStore, kind: Kind[Any], hostile: str) -> None:
     """Write it where the API server would, without asking it."""
     prefix = storage_prefix(kind.group, kind.resource)
-    # Where admission cannot read what limits a namespace, nothing can be created: let it be one where nobody does.
+    # If admission cannot decode a namespace's quota, nothing can be created, so another namespace is used.
     target_namespace = "elsewhere" if kind.resource == "resourcequotas" else "default"
     key = f"{prefix}{target_namespace}/bad" if kind.namespaced else f"{prefix}bad"
     namespace = f'"namespace":"{target_namespace}",' if kind.namespaced else ""
@@ -211,7 +211,7 @@ async def the_rest_goes_on(plane: Plane, store: MemoryStore) -> None:
     await client.create(PODS, {**orphan, "spec": {"containers": [{"name": "a", "image": "b"}]}}, "default")
     await asyncio.sleep(40)
 
-    # Not through the server: it can't list what it would never have let in.
+    # Not through the server, which cannot list objects that it would reject.
     document = [
         json.loads(record.value)
         for record in store.list(storage_prefix("", "pods")).records

@@ -297,7 +297,7 @@ async def test_controller_start_interval(env: Env) -> None:
 
 
 def leases(cluster: Cluster) -> dict[str, str]:
-    """Who holds which lease."""
+    """The holder of each Lease."""
     result = [o for o in cluster.objects("coordination.k8s.io/leases/") if o["kind"] == "Lease"]
     return {lease["metadata"]["name"]: lease["spec"].get("holderIdentity", "") for lease in result}
 

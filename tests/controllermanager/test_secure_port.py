@@ -90,7 +90,7 @@ async def test_authentication_tolerate_lookup_failure(
     assert message in str(refused.value)
     assert env.monotonic() < 1
     assert await look_up(env, Scripted(config), tolerant=True) == b""
-    # Only the front proxies' part is required at the start: users' authorities come with the watch.
+    # Only the front proxies' CA is required at the start: the users' CA arrives with the watch.
     proxies = tmp_path / "proxies.crt"
     proxies.write_bytes(PROXIES.certificate)
     assert await look_up(env, Scripted(config), proxies=str(proxies)) == b""

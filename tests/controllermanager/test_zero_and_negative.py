@@ -119,7 +119,7 @@ POD = {"metadata": {"labels": LABELS}, "spec": {"containers": [CONTAINER]}}
 SELECTED = {"selector": {"matchLabels": LABELS}, "template": POD}
 SECONDS = 120
 STEPS = 200_000
-"""Far more callbacks than any controller here needs, far fewer than one that never pauses makes."""
+"""Far more callbacks than any controller here needs, far fewer than one without pauses executes."""
 
 WORLD: list[tuple[str, dict[str, Any]]] = [
     ("/api/v1/nodes", {"metadata": {"name": "silent"}, "spec": {"providerID": "simulated://silent"}}),
@@ -165,7 +165,7 @@ FILES = {
     },
     "concurrent-serviceaccount-token-syncs": {"service-account-private-key-file": USERS.key},
 }
-"""What those need that otherwise do not run."""
+"""Flags for the controllers that are otherwise disabled."""
 JSON = {"content-type": "application/json"}
 
 

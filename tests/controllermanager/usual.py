@@ -10,7 +10,7 @@ SERVED: tuple[Descriptor, ...] = tuple(
     for descriptor in DESCRIPTORS
     if descriptor.name != BUILT_FIRST and all(map(FeatureGates().enabled, descriptor.gates))
 )
-"""Those that have an account of their own and no gate that is off. ``BUILT_FIRST`` signs tokens as the manager itself,
+"""Controllers that have their own account and no disabled gate. ``BUILT_FIRST`` signs tokens as the manager itself,
 and only with a key."""
 USUAL: tuple[Descriptor, ...] = tuple(item for item in SERVED if item.default_on)
-"""Those that are enabled by default."""
+"""Controllers that are enabled by default."""

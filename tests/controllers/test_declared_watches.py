@@ -27,7 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "serviceaccount-token-controller": {"signer": Signer(new_key())},
     "service-lb-controller": {"provider": SIMULATED},
 }
-"""What it takes to have all watches."""
+"""The options that enable all watches."""
 
 LATER = {"legacy-serviceaccount-token-cleaner-controller": {"pods"}}
 """Watched once there is something to look up there, in single namespaces."""

@@ -286,7 +286,7 @@ async def test_every_write_has_a_reason(env: Env) -> None:
         if origin is not None and origin.user_agent == "pilothouse-testing":
             continue
         cause = None if origin is None else origin.cause
-        if cause is not None and not change.key.startswith("/events/"):  # those have upstream's event sources
+        if cause is not None and not change.key.startswith("/events/"):  # these use upstream's event sources
             components.add(cause.component)
         if cause is None or not cause.decision:
             lacking.add(f"{change.type} {change.key}: {origin}")

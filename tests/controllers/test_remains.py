@@ -31,7 +31,7 @@ from pilothouse.controllers.workloads.cronjob import DESCRIPTOR as CRONJOB
 from pilothouse.controllers.workloads.job import DESCRIPTOR as JOB
 
 Gone = tuple[str, str]
-"""Uid and key of what has gone."""
+"""Uid and key of the deleted object."""
 
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"

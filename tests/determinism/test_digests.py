@@ -24,7 +24,7 @@ def _start(hash_seed: str, scenarios: list[str]) -> subprocess.Popen[str]:
 
 @pytest.mark.timeout(7200)
 def test_runs_are_identical_with_different_hash_seeds(seeds: range) -> None:
-    # It takes twice what the simulations themselves do: where few seeds are tried, one is enough here.
+    # It takes twice as long as the simulations: with few seeds, one is enough here.
     for seed in seeds if len(seeds) > 5 else seeds[:1]:
         scenarios = [f"{name}:{seed}" for name in SCENARIOS]
         digests = []

@@ -17,7 +17,7 @@ GENERATED = ROOT / "docs/reference"
 PAGES = sorted(
     page
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
-    if not page.is_relative_to(GENERATED) and page.name != "CHANGELOG.md"  # which tells of flags that were
+    if not page.is_relative_to(GENERATED) and page.name != "CHANGELOG.md"  # which mentions removed flags
 )
 _FENCED = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(pilothouse [^`\n]+)`")

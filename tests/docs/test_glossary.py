@@ -54,7 +54,7 @@ INSTEAD = {
     "wishes": "requests",
     "woken": "enqueued",
 }
-"""Words that names must not contain, and what upstream says."""
+"""Words that names must not contain, with upstream's terms."""
 
 EXCEPTIONS = frozenset({"refuse", "ConnectionRefused", "is_connection_refused"})
 """Names that contain such a word in the field's own sense: connections are refused."""

@@ -51,7 +51,7 @@ for folder in sys.argv[1:]:
 
 
 def run_tests(folders: Sequence[Path]) -> None:
-    """In one process, which takes longer to start than each of them to be tested."""
+    """In one process, whose start takes longer than one test."""
     for folder in folders:
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")  # else one of a folder above would count
     done = subprocess.run(

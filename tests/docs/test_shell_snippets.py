@@ -18,7 +18,7 @@ from tests.programs import ROOT, environment, free_port
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
 _SHELL = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FAILS = re.compile(r"^seed \d+ fails|, [1-9]\d* failed$")
-"""An output that comes with an exit code other than 0."""
+"""Output with an exit code other than 0."""
 _YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -26,11 +26,11 @@ class Page(NamedTuple):
     """How the snippets of a page are run."""
 
     before: str = ""
-    """Commands that make what the page presumes."""
+    """Commands that create the preconditions of the page."""
     replaced: tuple[tuple[str, str], ...] = ()
     """Of the page's own text: names and places that differ here."""
     fewer: tuple[tuple[str, str], ...] = ()
-    """The same for what takes long, without ``--soak``."""
+    """The same for slow commands, without ``--soak``."""
 
 
 _CLUSTER = "serve up --kubeconfig=$HOME/.kube/config\n"

@@ -210,7 +210,7 @@ def lazily_imported() -> Iterator[tuple[str, str]]:
 
 
 def test_only_modules_are_imported_lazily() -> None:
-    """Type checkers take a function there too; it would be looked for as a module by the first request for it."""
+    """Type checkers also accept a function there; it would be imported as a module at its first use."""
     result = {name: path for path, name in lazily_imported()}
     assert len(result) > 100
     for name, path in result.items():

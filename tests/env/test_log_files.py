@@ -172,7 +172,7 @@ async def test_maxsize_0_never_rotates(log: Path) -> None:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes are free; a write takes what still fits, and the next one fails, as on a full disk."""
+    """The number of free bytes; a write is truncated to it, and the next one fails, as on a full disk."""
     free = [1 << 40]
     write = os.write
 

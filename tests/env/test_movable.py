@@ -42,7 +42,7 @@ def test_timers_fire_in_order_while_the_clock_is_advanced() -> None:
             task.cancel()
 
     run(main(), clock)
-    due = [(name, at) for name, at in observed if at < 60]  # what is due at 60 comes only if real time has passed, too
+    due = [(name, at) for name, at in observed if at < 60]  # the timer of 60 only fires if real time has passed, too
     assert due == [("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("b", 50), ("a", 50)] or due == [
         ("a", 10), ("a", 20), ("b", 25), ("a", 30), ("a", 40), ("a", 50), ("b", 50)
     ]  # fmt: skip

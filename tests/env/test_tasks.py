@@ -38,7 +38,7 @@ async def test_first_failure_cancels_other_tasks_and_the_body(env: Env) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await owner()
     assert [str(e) for e in caught.value.exceptions] == ["broken"]
-    await asyncio.sleep(0)  # the cancellation of the body was taken back
+    await asyncio.sleep(0)  # the cancellation of the body was undone (``uncancel``)
     assert env.monotonic() == 2.0
 
 

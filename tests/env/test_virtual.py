@@ -166,7 +166,7 @@ def test_log_lines_have_virtual_time() -> None:
         began, finished, again = stream.getvalue().splitlines()
     finally:
         configure()
-    # The same in every zone: what events say is UTC too.
+    # The same in every time zone: times in events are UTC.
     assert began.startswith("I0101 00:00:00.000000 ")
     assert finished.startswith("I0102 01:01:01.500000 ")
     assert json.loads(again)["ts"] == datetime.datetime(2026, 1, 2, 1, 1, 1, 500000, datetime.UTC).timestamp() * 1000

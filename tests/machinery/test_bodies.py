@@ -117,7 +117,7 @@ def test_nulls_are_absent_and_zero_inside_lists_and_maps() -> None:
 def test_fields_without_omitempty_are_added(kind: tuple[str, str, str], sent: Any, kept: Any) -> None:
     body = json.dumps(sent).encode()
     assert decode_body(body, definition(*kind)).document["status"] == kept
-    # The thorough walk, which an unknown field calls for, says the same.
+    # The full traversal, which an unknown field requires, has the same result.
     walked = decode_body(json.dumps({**sent, "odd": 1}).encode(), definition(*kind))
     assert (walked.document["status"], walked.unknown) == (kept, ["odd"])
     assert convert_document(sent, definition(*kind)).document["status"] == kept

@@ -35,7 +35,7 @@ def test_invalid_manifests(text: str, why: str) -> None:
 
 
 def _levels(line: str) -> str:
-    """Nine lines, of which each has ten times what the one before has."""
+    """Nine lines, each of which expands to ten times the previous one."""
     lines = (line.format(n=n, ten=",".join([f"*a{n - 1}"] * 10)) for n in range(1, 10))
     return "a0: &a0 {x: 1}\n" + "\n".join(lines)
 

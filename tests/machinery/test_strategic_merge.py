@@ -211,7 +211,7 @@ def test_lists_of_lists_are_unprocessable() -> None:
 
 
 def test_new_item_is_appended_after_a_deletion() -> None:
-    """An accident of upstream's memory, which ``kubectl apply`` meets when one container takes another's place."""
+    """An aliasing bug of upstream that ``kubectl apply`` triggers when one container replaces another."""
     patch = {"$setElementOrder/containers": named("d"), "containers": [*named("d"), {"name": "c", "$patch": "delete"}]}
     merged = apply_strategic_merge(containers("a", "c", "e"), {"spec": patch}, POD)
     assert merged == containers("a", "e", "d")

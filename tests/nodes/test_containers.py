@@ -327,7 +327,7 @@ def test_many_containers_start_in_linear_time() -> None:
     many = runtime_pod(pod(*(f"c{number}" for number in range(10_000))))
     began = time.process_time()
     advance(many, 1.0)
-    assert time.process_time() - began < 1.0  # finding the next one 10,000 times takes 15 s
+    assert time.process_time() - began < 1.0  # searching the next change 10,000 times takes 15 s
     assert all(container.state == RUNNING for container in many.containers)
 
 

@@ -132,7 +132,7 @@ async def test_a_vanished_node_is_deleted_and_returns_on_request(w: World, by_an
     with pytest.raises(NotFound):
         await w.node("n0")
     if by_annotation:
-        await w.create_node("n0")  # somebody wants it back
+        await w.create_node("n0")  # another client restores it
     else:
         w.nodes.revive("n0")
     await asyncio.sleep(5)

@@ -120,7 +120,7 @@ async def test_a_pod_replaced_under_its_name_starts_over(w: World) -> None:
     await w.create_pod(node="node-0")
     await asyncio.sleep(1)
     address = (await w.existing()).status.pod_ip
-    # The nodes do not see the end of the first one, only its successor.
+    # The nodes do not observe the deletion of the first one, only its successor.
     with w.node_faults.hold(resource="pods"):
         await w.delete(grace=0)
         replacement = await w.create_pod(node="node-0")

@@ -89,7 +89,7 @@ async def test_lifecycle_of_a_pod_on_a_real_server(env: Env, real_cluster: RealC
         kinds = [c["type"] for c in observed_pod["status"]["conditions"]]
         assert kinds == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
 
-        # A status that others wrote is put right; one more pod has room, a third has not.
+        # A status written by another client is corrected; one more pod fits, a third does not.
         lie = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
         await client.patch(PODS.raw, "p", strategic_merge_patch(lie), namespace, subresource="status")
         assert not await is_ready("p")
@@ -114,7 +114,7 @@ async def test_lifecycle_of_a_pod_on_a_real_server(env: Env, real_cluster: RealC
         await client.patch(PODS.raw, "p", json_patch([{"op": "remove", "path": "/metadata/finalizers"}]), namespace)
         assert await pod("p") is None
 
-        # A node that is deleted and created again is taken on.
+        # A node that is deleted and created again is adopted.
         await client.delete(NODES, NAMES[0])
         await client.delete(LEASES, NAMES[0], "kube-node-lease")
         await asyncio.sleep(0.3)

@@ -1,4 +1,4 @@
-"""Arguments of declarations: errors are raised at the declaration, and say how to correct it."""
+"""Arguments of declarations: errors are raised at the declaration, and explain the correction."""
 
 import functools
 import re

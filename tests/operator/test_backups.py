@@ -155,7 +155,7 @@ async def test_the_example_behind_up(tmp_path: Path) -> None:
                 await migrated(client)
                 await synced(client)
                 assert await asyncio.to_thread(program.stop) == 0
-                # A process that ends leaves no webhooks that nobody answers.
+                # A process deletes its webhook configurations when it ends.
                 await client.create(V2, backup("v2", "late", schedule="never"), "default")
 
 

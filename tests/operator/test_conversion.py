@@ -316,7 +316,7 @@ def test_stored_objects_must_fit_the_class_of_the_hub() -> None:
     sent = json.dumps(graded("v1", "A,NONSENSE")).encode()
     with pytest.raises(ConversionFailed, match=r"does not fit Graded: Invalid enum value 'NONSENSE' - at `\$\.spec"):
         Conversions([GRADED]).convert(sent, "example.com/v2")
-    # What is stored as v1 is only read as v2: one such object must not make a list in v2 fail.
+    # An object stored in v1 is only read in v2: one invalid object must not fail a list in v2.
     resource = CustomResource("example.com/v2", Graded, kind="Graded", versions=(GRADED_V1,), stored="v1")
     read = Conversions([resource]).convert(sent, "example.com/v2")
     assert json.loads(bytes(read))["spec"] == {"grades": ["A", "NONSENSE"]}

@@ -22,7 +22,7 @@ PREPARED = {
     "Views of custom resources of others": "app = App('website-operator')",
     "Running and deploying": "async def request(path): return 200",
 }
-"""What goes without saying before the code of a section."""
+"""Implied imports and definitions before the code of a section."""
 
 
 def sections() -> Iterator[tuple[str, list[str]]]:

@@ -377,7 +377,7 @@ def test_the_command_prints_models(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 FOREIGN = "x\nimport os\rimport os\0"
-"""What would be lines of their own, were it printed as it is."""
+"""Text that would inject lines if it were printed verbatim."""
 
 
 @cases(

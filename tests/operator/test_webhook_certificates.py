@@ -44,7 +44,7 @@ def day(number: float) -> datetime.datetime:
 
 
 def trusts(bundle: bytes, pair: Pair, at: datetime.datetime, host: str = HOST) -> bool:
-    """Whether a client with these authorities takes the server's certificate."""
+    """Whether a client with these CAs accepts the server's certificate."""
     store = verification.Store(x509.load_pem_x509_certificates(bundle))
     verifier = verification.PolicyBuilder().store(store).time(at).build_server_verifier(x509.DNSName(host))
     leaf, *chain = x509.load_pem_x509_certificates(pair.certificate)

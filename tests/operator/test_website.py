@@ -112,7 +112,7 @@ async def test_unchanged_websites_cause_no_requests(env: Env, example: ModuleTyp
 
 
 async def test_sites_become_ready_although_requests_fail(env: Env, example: ModuleType, seed: int) -> None:
-    """Conflicts, lost requests and answers, delays, a lagging API server, and two copies of which one leads."""
+    """Conflicts, lost requests and answers, delays, a lagging API server, and two replicas with leader election."""
     chance = env.stream("test")
     rules = [
         Rule(conflict(), verb="patch", probability=0.05),

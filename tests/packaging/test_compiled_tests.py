@@ -36,6 +36,6 @@ def test_pytest_uses_compiled_tests_with_assertion_rewriting(tmp_path: Path) -> 
     again = run("-m", "pytest", "-p", "no:cacheprovider", str(tests))
     assert "assert 2 == 1" in again.stdout, again.stdout
 
-    # A later time: what was kept no longer fits.
+    # A later time: the compiled file is outdated.
     os.utime(module, (2_000_000_000, 2_000_000_000))
     assert run("-m", "pytest", "-p", "no:cacheprovider", str(tests)).returncode == 0

@@ -194,7 +194,7 @@ async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: py
     connections = [await connect() for _ in range(4)]
     assert {await get_healthz(*connection) for connection in connections} == {"one", "two"}
     servers[0].ready = False
-    for reader, writer in connections:  # those of the other one stay
+    for reader, writer in connections:  # the files of the other one remain
         name = ""
         async with asyncio.timeout(10):
             while True:
@@ -208,7 +208,7 @@ async def test_load_balancer_uses_ready_backends(tmp_path: Path, monkeypatch: py
         assert name in ("", "two")
     connections += [await connect() for _ in range(3)]
     assert {await get_healthz(*connection) for connection in connections[-3:]} == {"two"}
-    for item in servers:  # as the health checks of compose ask
+    for item in servers:  # as the health checks of compose do
         assert await asyncio.to_thread(ha.is_ready, f"127.0.0.1:{item.port}") is item.ready
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

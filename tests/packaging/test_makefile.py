@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make on
 
 
 def make(directory: Path, *words: str) -> str:
-    # Not the flags and variables of a make that runs these tests.
+    # Without the flags and variables of a make that runs these tests.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "VENV"))}
     environment = {**inherited, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

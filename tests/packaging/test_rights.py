@@ -30,9 +30,9 @@ ACCOUNT = Identity(
 )
 CLIENTS = sorted({item.client_name for item in SERVED})
 ESCALATING = "clusterrole-aggregation-controller"
-"""Whose token makes an administrator: not for a pod to have. ``deployment.yaml`` leaves that controller out."""
+"""Its token would make the pod an administrator, so ``deployment.yaml`` disables that controller."""
 OWN_ROLES = {f"system:controller:{item.client_name}" for item in own_controllers(DESCRIPTORS)}
-"""Of controllers that upstream does not have: no API server makes them."""
+"""Roles of controllers that upstream does not have: no API server creates them."""
 
 
 def needed() -> Iterator[Any]:

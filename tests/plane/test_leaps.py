@@ -1,5 +1,5 @@
-"""Skipping idle virtual time changes nothing: with and without it a plane makes the same writes at the same times for
-the same reasons."""
+"""Skipping idle virtual time changes nothing: with and without it a plane has the same writes at the same times with
+the same causes."""
 
 import asyncio
 import datetime

@@ -102,7 +102,7 @@ QUANTILES = (
     ("", "apiserver_request_sli_duration_seconds", "5"),
     ("", "apiserver_request_sli_duration_seconds", "30"),
 )
-"""Bounds that the rules ask for by their text."""
+"""Bucket bounds that the rules use as strings."""
 
 
 def test_pages_have_what_dashboards_select() -> None:

@@ -187,7 +187,7 @@ async def test_a_deployment_is_served_as_by_running_controllers(env: Env) -> Non
 
 
 async def test_initial_objects_are_served_when_the_plane_is_ready(env: Env) -> None:
-    """A store that has been used before: who has something to do is built, with filled caches."""
+    """With a used store, controllers with objects are built, and their caches are filled."""
     store = MemoryStore(env)
     before = Plane(env, store, PlaneOptions(manager=None, scheduler=False))
     async with running(before):

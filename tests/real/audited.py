@@ -110,7 +110,7 @@ def only_v1_36(cluster: RealCluster) -> None:
             cluster.request("DELETE", f"{base}/{item['metadata']['name']}")
     for path, document in wanted.items():
         cluster.request("POST", path.rpartition("/")[0], document)
-    # The authorizer reads from caches of its own, which follow a moment later.
+    # The authorizer has its own caches, which are updated a moment later.
     time.sleep(0.5)
 
 

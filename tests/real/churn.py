@@ -94,8 +94,9 @@ class Churn:
         name = self.rng.choice(list(self.wanted))
         policy = self.rng.choice(["Background", "Foreground"])
         if self._has_adopted(name):
-            # While the watch of sets is broken and that of pods is not, its controller takes it for there, and replaces
-            # what the garbage collector takes away; once, for then the status finds nobody. Upstream's does, too.
+            # While the watch of sets is broken and that of pods is not, the set's controller still has it in its cache,
+            # and replaces pods that the garbage collector deletes; once, because the status update then fails.
+            # Upstream's does so, too.
             self.worth[name] += self._number_of(self.wanted[name])
             self._delete(name, policy)
             self.done[f"delete, {policy}"] += 1
@@ -163,7 +164,7 @@ class Churn:
         self._merge(f"/api/v1/nodes/{node}", {"metadata": {"labels": {"soak": "on" if self._on[node] else None}}})
         self.done["label a node"] += 1
 
-    # What came of it
+    # Results
 
     def finish(self, meanwhile: Callable[[], None]) -> None:
         """The final actions: adopt every orphan, and delete pods that lost their owner by this test. Then the state
@@ -299,7 +300,7 @@ class Churn:
                 if error.status == 404 and (missing or (method == "DELETE" and attempt)):
                     return None
                 if error.status == 409 and method == "POST" and attempt:
-                    return None  # an earlier attempt had come through
+                    return None  # an earlier attempt was successful
                 if error.status not in {409, 429} and error.status < 500:
                     raise
             except (OSError, http.client.HTTPException) as error:

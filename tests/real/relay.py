@@ -118,7 +118,7 @@ class Relay:
         except ConnectionError:
             pass  # cut, or a side died: that is what the relay is for
         finally:
-            # The end of one direction is the end of both: nobody here half-closes.
+            # The end of one direction ends both: half-closed connections are not used here.
             line.onward.close()
 
     async def _answer(self, reader: asyncio.StreamReader, line: _Line) -> None:

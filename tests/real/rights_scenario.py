@@ -115,7 +115,7 @@ class Scenario:
         self._ask("POST", NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}})
         self._ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": READY}})
 
-    # Nodes, and the pods that nobody looks after
+    # Nodes and unmanaged pods
 
     def _begin_what_takes_long(self) -> None:
         until(lambda: self._nodes_with_addresses() == 3, "the three nodes have a range each")
@@ -380,7 +380,7 @@ class Scenario:
         holder = self._pod("holder", node=LATE, volumes=[data])
         for name in ("folder", "idle"):
             self._ask("DELETE", f"{claims}/{name}")
-        # One after the other: once the second is gone, the first has been looked at.
+        # One after the other: when the second is deleted, the first has been processed.
         self._until_gone(f"{claims}/idle", "no pod uses that one")
         assert self._ask("GET", f"{claims}/folder")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
         self._ask("DELETE", holder, {"gracePeriodSeconds": 0})
@@ -506,7 +506,7 @@ class Scenario:
         self._ask("DELETE", f"{widgets}/two", {"propagationPolicy": "Background"})
         self._until_gone(f"{secret}/of-a-widget", "a secret goes with its widget")
 
-    # What pods know their cluster by
+    # The cluster's CA for pods
 
     def _identities(self) -> None:
         base = f"/api/v1/namespaces/{self.view.namespace}"

@@ -75,7 +75,7 @@ def running_programs(
         if controllers:
             running[-1].until('"Caches are synced"')
         yield Programs(cluster, name, names, running)
-    # Nobody else's pods are to be scheduled to nodes that are no longer there.
+    # No other test's pods must be scheduled to removed nodes.
     cluster.kubectl("delete", "node", *names)
     if storage:
         cluster.kubectl("delete", "storageclass", "standard")

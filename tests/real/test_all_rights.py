@@ -50,7 +50,7 @@ devices, ServiceCIDRs, classes of volume attributes and policies of admission, s
 are judged by replays (08, 09, 10, 10b, 14), those about devices by
 ``tests/controllers/resourceclaim/test_rights.py``."""
 CLIENTS = sorted({item.client_name for item in SERVED} - NOT_SERVED)
-"""Accounts of their own. Whoever fills Secrets with tokens of accounts does so as the manager itself."""
+"""Controllers with their own account. The token controller uses the manager's own."""
 FLAGS = (
     "--controllers=*,bootstrapsigner,tokencleaner,selinux-warning-controller",
     "--use-service-account-credentials",
@@ -70,7 +70,7 @@ FLAGS = (
 )
 
 SILENT = {"ephemeral-volume-controller", "job-controller", "ttl-after-finished-controller"}
-"""Who has nothing to do here: a v1.20 server drops ``ephemeral`` volumes, ``uncountedTerminatedPods`` and
+"""Controllers without work here: a v1.20 server drops ``ephemeral`` volumes, ``uncountedTerminatedPods`` and
 ``ttlSecondsAfterFinished``."""
 
 Right = tuple[str, str, str, str]
@@ -144,7 +144,7 @@ def outcome(server: tuple[RealCluster, Audit], tmp_path_factory: pytest.TempPath
         start(directory, cluster, port) as manager,
     ):
         manager.until("Starting controller")
-        shutil.copy(cluster.ca_file, directory / "authority.crt")  # connections made later read it anew
+        shutil.copy(cluster.ca_file, directory / "authority.crt")  # later connections read it again
         scenario = rights_scenario.Scenario(cluster, port)
         scenario.run()
         assert get(port, "/healthz", token=ADMIN_TOKEN)[0] == 200
@@ -175,13 +175,13 @@ KNOWN = (
     "Deleting the content of a namespace failed",
     "is being terminated",
     "invalid bearer token",
-    # The ReplicaSet of a namespace that goes: its status is reported on what was looked at, and finds nobody.
+    # The status update of a ReplicaSet that was deleted with its namespace fails.
     'replicasets.apps \\"web\\" not found',
     # What was deleted while its status was on the way.
     "Precondition failed: UID in precondition",
     "Skipping controller: the API server does not serve",
 )
-"""What goes wrong by intention, and is reported as upstream reports it."""
+"""Deliberate failures, which are reported as upstream reports them."""
 
 
 def test_manager_exits_cleanly_without_other_errors(outcome: Outcome) -> None:
@@ -221,7 +221,7 @@ def granted(account: str) -> Iterator[tuple[str, list[str], list[str]]]:
     for rule in (rule for role in roles for rule in role["rules"]):
         for verb in rule["verbs"]:
             if rule["resources"] == ["events"] and verb != "create":
-                continue  # what comes again is patched, by all through the same recorder
+                continue  # repeated events are patched, through one recorder for all controllers
             if verb in {"list", "watch"} and account != "namespace-controller":
                 continue  # informers are shared, and the manager's own
             yield verb, rule["apiGroups"], rule["resources"]
@@ -440,7 +440,7 @@ def test_metrics_agree_with_the_scenario(outcome: Outcome) -> None:
         return sum(1 for item in outcome.audited_requests if item.verb == verb)
 
     for method, verbs in (("POST", ["create"]), ("PUT", ["update"]), ("DELETE", ["delete", "deletecollection"])):
-        # The lease goes on being renewed, and events being sent, between one look and the other.
+        # The Lease is renewed, and events are sent, between two reads.
         assert total(outcome.metrics, "rest_client_requests_total", method=method) == pytest.approx(
             sum(map(writes, verbs)), abs=8
         )

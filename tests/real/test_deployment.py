@@ -64,6 +64,6 @@ def test_rights_of_the_deployment_manifest_are_sufficient(view: View, tmp_path: 
         counts = answers(port)
         assert manager.stop() == 0
     assert counts["201"] >= 10, "the metrics count requests"
-    # A namespace that is going away lets nobody make its account and authority anew.
+    # In a terminating namespace its account and CA cannot be created again.
     assert int(counts.get("403", 0)) <= 2
     assert not re.search(r"^[EW]\d{4} .*(forbidden|Traceback)", manager.log, re.MULTILINE)

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.real(cluster="none"),
     pytest.mark.skipif(not PROGRAM, reason="KUBEBUILDER_ASSETS has no kube-controller-manager"),
 ]
-# Every line begins with a port that nobody can have, so that whoever understands it stops there.
+# Every line begins with an invalid port, so a program that parses the flags exits there.
 STOP = "--secure-port=-1"
 
 LINES = [

@@ -53,7 +53,7 @@ def test_standby_takes_over_from_a_killed_leader_without_duplicate_pods(
     with PodHistory(view) as history, first(view.cluster, directory) as leader:
         leader.until(ACQUIRED)
         with second(view.cluster, directory) as standby:
-            # At 20 requests per second after a burst of 30 this takes seconds: the leader dies in the middle.
+            # At 20 requests per second after a burst of 30 this takes seconds: the leader is killed in between.
             view.create(replica_set("web", WANTED))
             until(lambda: len(history.created) > 40, "the leader creates pods")
             assert ACQUIRED not in standby.log
@@ -63,7 +63,7 @@ def test_standby_takes_over_from_a_killed_leader_without_duplicate_pods(
             until(lambda: view.status("web").get("replicas") == WANTED, "the other one creates the rest", 30)
             assert at_death < WANTED
             assert len(view.pods()) == WANTED
-            # Quiet: nothing comes or goes any more.
+            # No pod is created or deleted any more.
             time.sleep(0.5)
             assert len(history.created) == WANTED, "each was created once"
             assert history.most == WANTED
@@ -86,7 +86,7 @@ def test_graceful_shutdown_releases_the_lease(view: View, directory: Path) -> No
             leader.send(signal.SIGTERM)
             assert leader.wait(10) == 0
             stopped_at = time.monotonic()
-            # Nobody's, or already the standby's, which looks for it all the time.
+            # Released, or already acquired by the standby, which retries all the time.
             assert view.cluster.request("GET", LEASE)["spec"].get("holderIdentity", "") != holder
             standby.until(ACQUIRED, 20)
             # Its pause between two looks is at most 2.2 s; the lease itself would have lasted a minute.

@@ -195,7 +195,7 @@ def test_deterministic_metrics_are_equal(scraped: dict[str, Seen], name: str, go
         ("namespace", 0),
         ("daemonset", 0),
         ("orphaned_pods_nodes", 0),
-        ("garbage_collector_attempt_to_delete", 4),  # the ReplicaSet that is gone, and three pods
+        ("garbage_collector_attempt_to_delete", 4),  # the deleted ReplicaSet, and three pods
     ],
 )
 def test_workqueue_adds_of_unmergeable_keys_are_equal(scraped: dict[str, Seen], queue: str, expected: int) -> None:

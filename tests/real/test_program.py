@@ -53,7 +53,7 @@ def test_lost_lease_exits_with_the_reason(real_cluster: RealCluster, directory: 
         real_cluster, directory, RS_ONLY, "--secure-port=0", "--leader-elect-resource-name=lost", *SHORT
     ) as manager:
         manager.until("acquired lease")
-        # Somebody else writes himself in: the next renewal sees that.
+        # Another holder is written into the Lease, which the next renewal observes.
         lease = real_cluster.request("GET", f"{LEASE}/lost")
         body = {"spec": {**lease["spec"], "holderIdentity": "thief", "leaseDurationSeconds": 60}}
         real_cluster.request("PATCH", f"{LEASE}/lost", body, content_type="application/merge-patch+json")

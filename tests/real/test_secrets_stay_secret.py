@@ -62,7 +62,7 @@ def test_secrets_do_not_leak_into_logs_or_endpoints(real_cluster: RealCluster, d
         manager.until("Serving securely")
         view.create(replica_set("web", 1, grace=0))
         until(lambda: len(view.pods()) == 1, "a pod comes")
-        # Wrong credentials are secrets too: of somebody who has mistyped, or taken the wrong one.
+        # Wrong credentials are secrets, too: mistyped ones, or those for another server.
         assert get(port, "/metrics", token=f"{CANARY}-token")[0] == 401
         assert get(port, f"/metrics?token={CANARY}", token=ADMIN_TOKEN)[0] == 200
         assert get(port, "/metrics", headers={"Authorization": f"Basic {CANARY}"})[0] == 403
@@ -82,7 +82,7 @@ def test_secrets_do_not_leak_into_logs_or_endpoints(real_cluster: RealCluster, d
         assert manager.stop() == 0
     assert "GET" in manager.log or "Caches" in manager.log, "the log is a talkative one"
     key = base64.b64decode(user["client-key-data"]).decode().splitlines()[1]
-    # A JSON Web Token begins so: service accounts' tokens are among those.
+    # The beginning of JSON Web Tokens, such as those of service accounts.
     signs = real_cluster.service_account_key_file.read_text().splitlines()[1]
     encoded = [base64.b64encode(text.encode()).decode() for text in (CANARY, token)]
     signature = token.rpartition(".")[2]

@@ -91,7 +91,7 @@ OTHER_FORM_SINCE_1_20 = {
     "apiserver_admission_step_admission_duration_seconds",
     "apiserver_init_events_total",  # label group
     "apiserver_request_duration_seconds",  # fewer buckets
-    "apiserver_request_total",  # label contentType is gone, system_client is new
+    "apiserver_request_total",  # the label contentType was removed, system_client is new
     "apiserver_watch_events_sizes",  # label resource, not kind
     "apiserver_watch_events_total",
     "etcd_request_duration_seconds",  # labels group and resource, not type

@@ -57,18 +57,18 @@ EXPECTED = "|".join(
         # the next look finds nothing to do.
         "is invalid: .*ownerReferences.apiVersion",
         # An orphan was adopted by somebody else while the watch that would have shown it was broken: upstream's patch
-        # and answer, again and again until the cache knows.
+        # and its error, repeated until the cache has the new state.
         "is invalid: .*Only one reference can have Controller set to true",
         # Its owner was deleted while the watch that would have shown it was broken.
         "can't adopt .* has just been deleted at",
-        # A pod went while the patch about it was carried out: this server's words for that are not "not found".
+        # A pod was deleted during its patch: this server does not return "not found" then.
         'Precondition failed: UID in precondition: [-0-9a-f]+, UID in object meta: "',
         # Its node was silent, and somebody else wrote its status first.
         "Failed to mark a pod NotReady.* the object has been modified",
         # A renewal was still under way when its connection was cut, and was stored after the lock had been read again.
         "Failed to update lock.* the object has been modified",
-        # An API server that has just started does not list all its groups yet. Who asks then knows no better until the
-        # next look, half a minute later.
+        # An API server that has just started does not list all its groups yet. Discovery at that time is incomplete
+        # until the next look, half a minute later.
         "Cannot look up the kind of an object or of its owner.*unable to get REST mapping for apps/v1/",
         # A thousand events wait at most (upstream's number), and after a long outage every pod has one.
         "too many queued events, dropped event",
@@ -86,7 +86,7 @@ PAUSE_SECONDS = 0.02
 """Between two acts."""
 
 BRIEF = ("--leader-elect-lease-duration=7s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s")
-"""For those that will be killed."""
+"""For managers that will be killed."""
 
 PATIENT = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=80s", "--leader-elect-retry-period=1s")
 """For those that stay: a busy machine may take longer than upstream's ten seconds to start an API server."""
@@ -141,7 +141,7 @@ class SoakCluster:
     def _answered(self, code: int) -> Iterator[dict[str, Any]]:
         with self.audit.open() as lines:
             for line in lines:
-                # A crash may leave half a line; and most lines need not be taken apart.
+                # A crash may leave an incomplete line, and most lines need not be parsed.
                 if f'"code":{code}' in line and line.endswith("}\n"):
                     event: dict[str, Any] = json.loads(line)
                     if event["responseStatus"]["code"] == code:
@@ -194,7 +194,7 @@ class Soak:
         self.identity = Identity(soak_cluster.cluster, soak_cluster.directory, soak_cluster.relay.port)
         self.managers: list[Manager] = []
         self.unknown = 0
-        """How often managers that are dead now were unauthorized; less what came of API servers' starts."""
+        """How often managers that have ended were unauthorized, except at the start of API servers."""
         self.restarts = 0
         self._outages: list[_Outage] = []
         self._rng = random.Random(seed)
@@ -328,7 +328,7 @@ def test_cluster_converges_after_long_churn_without_leaks(
             leader.program.until(ACQUIRED)
         standby = run.start(PATIENT, stack)
         managers = leader, standby
-        # A new list of everything is what takes most memory: the first time is part of warming up.
+        # A relist of everything takes most memory: the first one is part of the warm-up.
         run.trouble(seconds * 0.8 / restarts, restarts=1)
         run.settle("After leaders were killed")
         before = [manager.measure() for manager in managers]
@@ -337,7 +337,7 @@ def test_cluster_converges_after_long_churn_without_leaks(
         after: list[Measures] = []
 
         def nobody_has_more_tasks() -> bool:
-            # Of this measurement the rest is asserted, too: the next one may see requests under way again.
+            # The rest of this measurement is asserted, too, since the next one may have requests in flight again.
             after[:] = [manager.measure() for manager in managers]
             return not any(last.tasks - first.tasks for first, last in zip(before, after, strict=True))
 
@@ -354,8 +354,8 @@ def test_cluster_converges_after_long_churn_without_leaks(
     log(f"{soak_cluster.relay.cuts} cuts, {soak_cluster.relay.unanswered} requests without an answer")
     for manager, first, last in zip(managers, before, after, strict=True):
         log(f"{manager.program.name}: {first.words}; at the end {last.words}")
-    # What became of a request without an answer is for the manager to find out: see controllers/shared/own_writes.py.
-    # The short run only counts: with no time to spare, more than one look may pass before a deletion is heard of.
+    # The manager itself determines the outcome of a request without a response: see controllers/shared/own_writes.py.
+    # The short run only counts: on a busy machine several syncs may pass before a deletion is observed.
     assert not (soak and twice)
     # Old certificates have expired on the way.
     assert unknown == 0

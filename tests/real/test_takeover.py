@@ -30,7 +30,7 @@ def ours(cluster: RealCluster, directory: Path) -> Program:
 
 
 def gos(cluster: RealCluster, directory: Path) -> Program:
-    """The real one. The last of repeated flags takes effect."""
+    """kube-controller-manager. The last of repeated flags has an effect."""
     return kube_controller_manager(cluster, directory, CONTROLLERS, "--v=2", *SHORT)
 
 

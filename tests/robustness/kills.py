@@ -93,7 +93,7 @@ class Kills:
         return answer.document["spec"].get("holderIdentity") or "" if answer is not None and known else ""
 
     def _kill_in_turn(self, kind: str, names: tuple[str, ...], holder: Callable[[], str]) -> None:
-        # Which process works can't be seen from outside; the other one takes over from it, so that they take turns.
+        # The active process can't be identified from outside; the other one takes over, so the two alternate.
         chance = random.Random(f"{self._seed} {kind}")
         while self._cluster.kills[kind] < self._times and not self.errors:
             self._until(lambda: bool(holder()), f"a holder of {LEASES[kind]}")

@@ -97,7 +97,7 @@ class _Entry:
         """None for a return."""
         self.number = number
         self.returns = returns
-        """The return of a call; None if there is none."""
+        """The entry of a call's return; None for a return."""
         self.before: _Entry = self
         self.following: _Entry | None = None
 
@@ -171,7 +171,7 @@ def linearized(history: Sequence[Operation], *, most_steps: int = 1_000_000) -> 
                 ]
             entry = head.following
             continue
-        # A return: its call must come before. So the last choice was wrong.
+        # A return, whose call must precede it, so the last choice was wrong.
         if not received:
             return False, longest
         entry, state = received.pop()

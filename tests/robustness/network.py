@@ -134,7 +134,7 @@ class Network:
             link.writers |= writers
             await asyncio.gather(_pass_on(reader, onward, link, first), _pass_on(streams, writer, link, b""))
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # a side has died, or nobody listens
+            pass  # one side has ended, or nothing listens
         finally:
             for item in writers:
                 item.transport.abort()

@@ -160,7 +160,7 @@ def _checked(cluster: Cluster, fail: Callable[[Cluster, GroundTruth, Shared], li
         watchers = [
             Watcher(shared, "watcher of all"),
             Watcher(shared, "watcher of x", label="x"),
-            # Goes on at the other server each time, whether it is ready or not.
+            # Continues at the other server each time, whether it is ready or not.
             Watcher(
                 shared,
                 "watcher in turn",

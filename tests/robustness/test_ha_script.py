@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 _SECONDS = 120.0
-"""A Lease lasts for 15 s, and a busy machine takes its time."""
+"""A Lease lasts for 15 s, and a busy machine is slow."""
 
 
 def test_cluster_recovers_from_killing_each_process(tmp_path: Path, soak: bool) -> None:

@@ -126,7 +126,7 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
         else:
             raise AssertionError("every operation has an answer")
         lost = chance.random() < 0.08
-        if lost:  # nobody knows its revision, unless it is read
+        if lost:  # its revision is unknown unless it is read
             answered = msgspec.structs.replace(answered, outcome=UNKNOWN, revision=0)
             if chance.random() < 0.5:
                 after = state  # it was never carried out

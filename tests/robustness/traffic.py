@@ -281,7 +281,7 @@ class Watcher:
                 begun = True
                 while line := response.readline():
                     if not line.endswith(b"\n"):
-                        break  # the rest has not come
+                        break  # the rest has not been received
                     event = event_of(json.loads(line))
                     if event is None:
                         self._revision = 0

@@ -291,6 +291,6 @@ async def test_additional_queue_is_shut_down_without_cache_sync(env: Env) -> Non
     await asyncio.sleep(1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert await controller.others.get() == "other"  # what was in it may still be taken out
+    assert await controller.others.get() == "other"  # queued keys may still be taken
     with pytest.raises(QueueClosed):
         await controller.others.get()

@@ -95,7 +95,7 @@ async def test_candidate_waits_a_full_lease_duration_after_the_last_observed_cha
     before = env.monotonic()
     await asyncio.sleep(40.0)
     assert second.started
-    # The last renewal was seen up to one pause (4.4 s) after it happened, and the end of the lease likewise.
+    # The last renewal was observed up to one retry (4.4 s) later, and so was the expiry of the Lease.
     assert before - 2.0 + 15.0 <= second.started[0] <= before + 4.4 + 15.0 + 4.4
     assert lease(server)["leaseTransitions"] == 1
     assert leaders == ["one", "two"]
@@ -199,7 +199,7 @@ async def _write_after(seconds: float, fence: Fence) -> None:
 
 
 async def test_leader_observing_another_holder_stops_immediately(env: Env) -> None:
-    """Its loop time may have stood still while the other's went on (a machine that slept), so its fence was open."""
+    """Its loop time may have stopped while the other's continued (a suspended machine), so its fence was open."""
     server = Cluster(env)
     fence = Fence(env)
     member = Member(env, server, "one", fence=fence)

@@ -28,7 +28,7 @@ CLOSED_410 = watched(failing(410, "Expired"), end="end")
 
 
 async def test_event_type_depends_on_the_cache(env: Env) -> None:
-    """An ADDED for a known object is an update, a MODIFIED for an unknown one an add; a DELETED is never left out."""
+    """An ADDED for a known object is an update, a MODIFIED for an unknown one an add; a DELETED is always delivered."""
     _server, handled, _informer = await play(
         env,
         [
@@ -59,7 +59,7 @@ async def test_object_recreated_between_two_lists_is_an_update_with_two_uids(env
 async def test_relist_replaces_the_cache_then_delivers_deletions_then_the_rest(
     env: Env,
 ) -> None:
-    """Every handler that reads the cache sees the complete new state; handlers hear nothing of unchanged objects."""
+    """Every handler that reads the cache sees the complete new state; handlers are not called for unchanged objects."""
 
     after = " | b@1 c@7 z@8"
     server = ScriptedServer(
@@ -242,7 +242,7 @@ async def test_resync_waits_for_a_relist_in_progress(env: Env) -> None:
         known.add(obj.metadata.name)
         if obj.metadata.name == "p0000":
             registration.next_resync = env.monotonic()
-            informer.add_handler()  # wakes whoever resyncs
+            informer.add_handler()  # wakes the resync
 
     registration = informer.add_handler(on_add, on_update, resync_seconds=60.0)
     running = asyncio.create_task(informer.run())

@@ -93,7 +93,7 @@ async def test_controller_waits_for_its_caches_unless_declared_otherwise(
 ) -> None:
     controller = Sleeper(context_of(env, Watch(kind=NODES, awaited=False), Watch(kind=PODS, awaited=awaited)))
     async with TaskGroup("test") as group:
-        group.start(controller.run())  # and nobody starts the informers
+        group.start(controller.run())  # and the informers are not started
         await asyncio.sleep(5)
         group.cancel()
     assert controller.reconciled_at == at

@@ -1,6 +1,6 @@
 """Coroutine tests inside a simulation: ``async def test_…(simulation: Simulation)``.
 
-``pytest.mark.simulation`` says what is simulated; a test's mark adds to its module's:
+``pytest.mark.simulation`` configures the simulation; a test's mark adds to its module's:
 
 * ``options``, ``invariants``, ``seed``: those of ``simulate``; a test's ``seed`` or ``past_seed`` argument comes first;
 * ``patches``: attributes that are replaced before the simulation starts;

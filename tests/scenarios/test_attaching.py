@@ -114,7 +114,7 @@ async def test_volumes_are_attached_to_the_nodes_of_their_pods(simulation: Simul
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     simulation.heal()
-    # Claims that are deleted, and those of two nodes, would have pods wait forever.
+    # With deleted claims, or claims used on two nodes, pods would wait forever.
     await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
     await asyncio.sleep(300.0)
     for item in await user.items(CLAIMS):
@@ -200,7 +200,7 @@ async def two_pods_on_two_nodes(simulation: Simulation) -> None:
 
 
 async def from_caches(populator: ActualStatePopulator) -> None:
-    populator.is_populated = True  # the node was not written either, as far as they know
+    populator.is_populated = True  # nor does their cache have the write of the node
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["succeeds", "rescheduled"])

@@ -26,7 +26,7 @@ CONTROLLERS = (
 OPTIONS = SimulationOptions(controllers=CONTROLLERS, storage=True)
 pytestmark = pytest.mark.simulation(options=OPTIONS, invariants=lambda: (AttributesClasses(),))
 RESOURCES = ("volumeattributesclasses.storage.k8s.io",)
-"""What is faulty. What claims and volumes name is known at once: nothing is promised of what the caches do not show."""
+"""The faulty resources. Claims and volumes are observed immediately: nothing is guaranteed for stale caches of them."""
 SECONDS = 90.0
 
 
@@ -93,7 +93,7 @@ async def delete_everything(simulation: Simulation, user: Owner) -> None:
 async def test_class_is_kept_while_referenced_and_deleted_afterwards(simulation: Simulation, seed: int) -> None:
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    # A process that starts with old lists does not know the newest claims. Upstream reads them only from its caches.
+    # A process that starts with old lists does not have the newest claims. Upstream reads only its caches.
     faults = tuple(replace(fault, stale=False) if isinstance(fault, Crash) else fault for fault in plan.faults)
     await asyncio.gather(simulation.follow(FaultPlan(faults)), user.run_actions(30))
     simulation.heal()

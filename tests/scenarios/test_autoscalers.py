@@ -54,7 +54,7 @@ async def set_load(user: User, name: str, milli: int) -> None:
 
 
 async def autoscale(simulation: Simulation) -> None:
-    """Two workloads, one with policies of its own; their load changes under faults."""
+    """Two workloads, one with its own policies; their load changes under faults."""
     user = User(simulation.user)
     for name in ("plain", "slow"):
         await user.request("POST", ALL, web(name))
@@ -77,7 +77,7 @@ async def autoscale(simulation: Simulation) -> None:
     for name, size in (("plain", 7), ("slow", 3)):
         obj = await user.get(f"{ALL}/{name}")
         assert obj is not None
-        # Within the tolerance of what is asked for, on the side from which it came.
+        # Within the tolerance of the desired size, on the side of the previous size.
         assert abs(obj["spec"]["replicas"] - size) <= 1, obj["spec"]["replicas"]
     assert simulation.invariants[0].changes > 2  # type: ignore[attr-defined]
 

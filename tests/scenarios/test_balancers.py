@@ -24,7 +24,7 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
 class CloudFaults:
-    """Delays calls to the cloud, and makes them fail before or after they were executed."""
+    """Delays calls to the cloud, and fails them before or after their execution."""
 
     def __init__(self, cloud: FaultyCloud, chance: random.Random) -> None:
         self._cloud = cloud

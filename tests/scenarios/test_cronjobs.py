@@ -17,7 +17,7 @@ ALL = "/apis/batch/v1/namespaces/default/cronjobs"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 OPTIONS = SimulationOptions(controllers=("cronjob", "job", "garbagecollector"))
 BARE = SimulationOptions(nodes=0, controllers=("cronjob",))
-"""Jobs stay as they are made: nobody runs them."""
+"""Jobs are not run."""
 pytestmark = pytest.mark.simulation(options=BARE, seed=1, invariants=lambda: (CronJobs(),))
 HOUR, DAY = 3600.0, 86400.0
 UTC = datetime.UTC

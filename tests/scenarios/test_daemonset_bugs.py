@@ -31,7 +31,7 @@ async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulat
         "POST", f"{NAMESPACE}/pods", {"metadata": {"name": "loose", "labels": {"app": "agent"}}, "spec": spec}
     )
     await asyncio.sleep(1.0)
-    # The orphan was seen. That it is adopted, deleted as one too many, and gone is not.
+    # The orphan was observed; its adoption, deletion as a surplus pod, and removal are not.
     with simulation.held_watches("pods"):
         await asyncio.sleep(10.0)
         assert await user.nodes_with_pods() == [f"node-{number}" for number in range(4)]

@@ -24,7 +24,7 @@ SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 AGENT = f"{SETS}/agent"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 OPTIONS = SimulationOptions(nodes=4)
-# Without those that write to nodes and pods when heartbeats are late.
+# Without controllers that write to nodes and pods when heartbeats are late.
 BROAD = SimulationOptions(nodes=8, controllers=("daemonset", "garbagecollector"))
 RESOURCES = ("pods", "daemonsets", "nodes", "controllerrevisions")
 SECONDS = 90.0
@@ -115,7 +115,7 @@ class Administrator(User):
         await self.merge(AGENT, {"spec": {"template": {"spec": {"containers": containers}}}})
 
     async def touch_daemon_set(self) -> None:
-        """Make the controller sync with its current caches."""
+        """Trigger a sync with the controller's current caches."""
         await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
 
     async def _recreate(self) -> None:
@@ -128,7 +128,7 @@ class Administrator(User):
             try:
                 await self.request("POST", SETS, again)
             except AlreadyExists:
-                continue  # it has not gone yet
+                continue  # it still exists
             return
 
     # Pods
@@ -235,7 +235,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
     await user.request("POST", SETS, daemon_set(**rolling))
     await asyncio.sleep(30)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES)
-    # What is decided is to be what is asked for, and the oldest pod is the one that serves: see the invariant.
+    # The decision must equal the action, and the oldest pod is the one that is kept: see the invariant.
     plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, SlowRequests | JumpClock)))
     following = asyncio.ensure_future(simulation.follow(plan))
     for number in range(12):
@@ -258,7 +258,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
     seed=1,
 )
 async def test_invariant_detects_a_second_pod(simulation: Simulation) -> None:
-    """A watch of pods that stands still is the worst moment; without what holds the controller back it goes wrong."""
+    """A stalled watch of pods is the worst case: without expectations the bug happens."""
     user = Administrator(simulation)
     plan = FaultPlan((HoldWatches(at=0.0, resource="pods", seconds=20.0),))
     following = asyncio.ensure_future(simulation.follow(plan))

@@ -83,7 +83,7 @@ async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) 
 
     async def run_actions() -> None:
         for _ in range(15):
-            with contextlib.suppress(ApiError):  # gone meanwhile
+            with contextlib.suppress(ApiError):  # deleted concurrently
                 await chance.choice(user.actions(chance))()
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 

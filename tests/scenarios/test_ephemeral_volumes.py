@@ -88,7 +88,7 @@ async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simula
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     simulation.heal()
-    # Whose names are taken must wait, and get events forever.
+    # Pods whose claim name is in use must wait, and get events forever.
     await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
     await asyncio.sleep(300.0)
     await simulation.settle()
@@ -141,7 +141,7 @@ async def test_claim_is_kept_for_its_pod(simulation: Simulation) -> None:
 async def test_invariant_detects_a_volume_without_a_claim(simulation: Simulation) -> None:
     user = Owner(simulation)
     body = pod("p", "scratch")
-    body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and say so forever
+    body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and record events forever
     await user.request("POST", PODS, body)
     await asyncio.sleep(20.0)
     await simulation.settle()

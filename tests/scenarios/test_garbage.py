@@ -45,7 +45,7 @@ class GraphUser(User):
         self._chance = chance
         self._made = 0
         self._known: list[tuple[tuple[str, str], Doc]] = []
-        """Everything ever made, whether it is still there or not."""
+        """All objects ever created, whether or not they still exist."""
 
     async def run_actions(self, count: int) -> None:
         """Perform ``count`` actions, then remove foreign finalizers."""
@@ -56,7 +56,7 @@ class GraphUser(User):
             try:
                 await self._chance.choice(actions)()
             except ApiError:
-                continue  # gone, or somebody else was faster
+                continue  # already deleted, by this or another client
         for kind, doc in self._known:
             try:
                 obj = await self.get(self._path(kind, doc))
@@ -115,7 +115,7 @@ class GraphUser(User):
         return created
 
     async def create_cycle(self) -> None:
-        """Make an owner a dependent of its dependent."""
+        """Add a dependent as an owner of its owner."""
         kind, owner = self._random_object()
         api_version, name = kind
         uid = owner["metadata"]["uid"]

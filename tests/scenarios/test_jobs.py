@@ -89,7 +89,7 @@ async def under_faults(
     async def interfere() -> None:
         for _ in range(12):
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
-            with contextlib.suppress(ApiError):  # rejected, or gone
+            with contextlib.suppress(ApiError):  # rejected, or deleted
                 await chance.choice(actions(user, chance))()
 
     await asyncio.gather(simulation.follow(plan_of(simulation.env.stream("plan"))), interfere())

@@ -68,7 +68,7 @@ class ChurnUser(User):
             await self.merge(path, {"spec": {"template": {"spec": {"containers": containers}}}})
         if number % 2:
             self._simulation.end_watches(failure=("ended", "lost", "gone")[number // 2 % 3])
-        await asyncio.sleep(90)  # the node has never been heard of: it is tainted, and its pods are evicted
+        await asyncio.sleep(90)  # the node has never reported: it is tainted, and its pods are evicted
         await self.request("DELETE", f"/api/v1/nodes/machine-{suffix}")
         for path, policy in zip(sets, ("Orphan", "Foreground", "Background"), strict=False):
             await self.request("DELETE", f"{path}?propagationPolicy={policy}")
@@ -138,8 +138,8 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     assert process is not None, "nothing has killed it"
     timers = [timer for timer in asyncio.get_running_loop()._timers if not timer[2].cancelled()]  # type: ignore[attr-defined]
     result = reachable_objects([process.manager, timers], is_foreign)
-    # How many reflectors share the text of the version they have come to is chance, as it is with numbers, and so is
-    # how many are just being notified of one.
+    # The number of reflectors that share the string of their resourceVersion is random, and so is
+    # the number that are currently being notified.
     chance = {key for key, item in result.items() if (isinstance(item, str) and item.isdigit()) or _is_bookmark(item)}
     return {key: item for key, item in result.items() if key not in chance}
 

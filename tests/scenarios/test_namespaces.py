@@ -45,7 +45,7 @@ class NamespaceUser(User):
             try:
                 await self._chance.choice(actions)(self._chance.choice(NAMES))
             except ApiError:
-                continue  # there already, not there any more, or no longer taking anything
+                continue  # exists already, was deleted, or is terminating
         for item in await self.items("/api/v1/configmaps"):
             meta: Doc = item["metadata"]
             if FOREIGN in meta.get("finalizers", ()):

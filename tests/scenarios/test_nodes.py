@@ -26,7 +26,7 @@ OPTIONS = SimulationOptions(
 RESOURCES = ("pods", "nodes", "leases")
 SECONDS = 900.0
 LATE = NodeLimits(slack=30.0, patience=150.0)
-"""What faults may cost: a watch that stands still for a minute, slow requests, a process that is down."""
+"""The delays of faults: a watch that stalls for a minute, slow requests, a process that is down."""
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 DOWN = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -60,7 +60,7 @@ SETS_TO_RUN = (
 
 
 class Operator(User):
-    """Makes nodes fail and recover, taints them, and creates and deletes pods."""
+    """Nodes fail and recover, are tainted, and pods are created and deleted."""
 
     def __init__(self, simulation: Simulation, machines: Machines) -> None:
         super().__init__(simulation.user)
@@ -98,7 +98,7 @@ class Operator(User):
         self._machines.silence(self._node())
 
     async def outage(self) -> None:
-        """Silence the nodes of a zone, or all, at once."""
+        """Stop the heartbeats of the nodes of a zone, or of all nodes."""
         zone = self._chance.choice(("a", "b", ""))
         for name in self._machines.names:
             if zone in ("", ZONES[name]) and self._chance.random() < 0.9:

@@ -1,4 +1,4 @@
-"""Faults that start with a change: what clients see meanwhile."""
+"""Faults that start with a change: what clients observe during the fault."""
 
 import asyncio
 from typing import Any

@@ -44,7 +44,7 @@ async def use_up(simulation: Simulation) -> None:
     await asyncio.gather(simulation.follow(plan), run_actions())
     for name in ("a", "b"):
         await user.merge(f"{SETS}/{name}", {"spec": {"replicas": 2}})
-    # What is refused is tried again, the longer the rarer: let everybody have what they ask for.
+    # Rejected pods are retried with growing backoff, so at the end all of them are allowed.
     await user.merge(f"{NAMESPACE}/resourcequotas/q", {"spec": {"hard": {"pods": "20"}}})
     await asyncio.sleep(400.0)
     await simulation.settle()

@@ -46,5 +46,5 @@ async def test_restart_with_a_stale_list_adds_at_most_one_burst(simulation: Simu
 
 @pytest.mark.parametrize("violations", [15, 198, 1245, 1351])
 async def test_regression_seeds(simulation: Simulation, violations: int) -> None:
-    """A status that was overwritten by an older one, deletions that were awaited in vain."""
+    """A status that was overwritten by an older one, deletions that were never observed."""
     await work_under_faults(simulation, restarts=True)

@@ -34,7 +34,7 @@ RANGES = (
     ("fd00::/120",),
 )
 SECOND = {"10.9.0.0/28": "fd00::/123", "10.9.0.0/24": "fd00::/112", "fd00::/120": "10.9.0.0/26"}
-"""What may be added to a range of one family."""
+"""The ranges that may be added to a range of one family."""
 UNOBSERVED_SECONDS = 8.0
 """As long after a deletion other API servers may give addresses: less than the ten that are left to them."""
 
@@ -162,7 +162,7 @@ async def delete_everything(simulation: Simulation, user: Operator) -> None:
 async def test_every_address_keeps_a_service_cidr(simulation: Simulation, seed: int) -> None:
     user = Operator(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
-    # The ten seconds are a clock's: who jumps ahead leaves fewer to the others.
+    # The ten seconds are of the wall clock: a clock that jumps ahead shortens them.
     plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, JumpClock)))
     await asyncio.gather(simulation.follow(plan), user.run_actions(50))
     simulation.heal()
@@ -220,7 +220,7 @@ COUNT_ALL = (decide, "_others", lambda cidr, known: [e for e in known if e.metad
 """Also ranges that go themselves, as upstream."""
 
 BELIEVE_THE_CACHE = (controller, "is_contained", lambda *_args: True)
-"""Ask nobody else for the addresses, as upstream."""
+"""The addresses are only read from the cache, as upstream."""
 
 WITHOUT_UID = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
 RELEASE_ANY = (controller, "_patch_finalizer", lambda _cidr: strategic_merge_patch(WITHOUT_UID))

@@ -23,7 +23,7 @@ from pilothouse.sim.simulation import STALE_SECONDS
     )
 )
 async def test_both_servers_start_with_the_same_objects(simulation: Simulation, nodes: int, storage: bool) -> None:
-    """Also where nobody asks the first one for anything before the second is there."""
+    """Also if there is no request to the first server before the second exists."""
     assert list(simulation.replica.list("").records) == list(simulation.store.list("").records)
     second = Client(simulation.replica.server.transport("admin", ("system:masters",)), simulation.env)
     namespaces = [await User(client).items("/api/v1/namespaces") for client in (simulation.user, second)]
@@ -93,7 +93,7 @@ async def test_invariant_has_the_latest_clock_reading(env: Env) -> None:
 
 @pytest.mark.simulation(options=SimulationOptions(nodes=0, controllers=("ttl-after-finished-controller",)))
 async def test_server_continues_when_the_write_of_a_stale_crash_does_not_come(simulation: Simulation) -> None:
-    """A program that watches it would otherwise see nothing that makes it write."""
+    """Otherwise a program that watches it would observe no trigger for its write."""
     second = User(Client(simulation.replica.server.transport("admin", ("system:masters",)), simulation.env))
     await simulation.follow(FaultPlan((Crash(at=0.0, nth=5, when="after", down=1.0, stale=True),)))
     await User(simulation.user).request("POST", f"{NAMESPACE}/configmaps", {"metadata": {"name": "new"}})

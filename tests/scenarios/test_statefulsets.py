@@ -165,7 +165,7 @@ async def test_pods_keep_their_claims(simulation: Simulation, seed: int, managem
 
 
 def disruptive_actions(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
-    """Also deletes pods, or makes them fail."""
+    """Also deletes pods, or lets them fail."""
 
     async def delete() -> None:
         for name in list(await images(user))[:1]:

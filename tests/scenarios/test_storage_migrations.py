@@ -35,7 +35,7 @@ RESOURCES = (
 )
 SECONDS = 240.0
 MANY = 400.0
-"""Until a migration is over, even if its resource is quiet and was asked for too early."""
+"""Until a migration has finished, even if its resource does not change and was requested too early."""
 
 
 def invariant() -> Migrations:
@@ -76,7 +76,7 @@ class Owner(RandomUser):
         await self.request("DELETE", f"{widgets(self._version())}/w{self._chance.randrange(6)}")
 
     async def change_storage_version(self) -> None:
-        """Make the other version the storage version."""
+        """Switch the storage version."""
         await self.merge(DEFINITION, {"spec": {"versions": versions(self._version())}})
 
     async def change_definition(self) -> None:

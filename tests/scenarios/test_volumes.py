@@ -93,7 +93,7 @@ async def bind_and_release(simulation: Simulation) -> None:
     user = await prepare(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(25))
-    # Whoever cannot be served would get events forever.
+    # Claims that cannot be bound would get events forever.
     await user.delete_all(
         CLAIMS, lambda found: found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard"
     )

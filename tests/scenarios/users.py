@@ -81,7 +81,7 @@ class ReplicaSetUser(User):
             try:
                 await self._chance.choice(self.actions())()
             except ApiError:
-                continue  # refused, or gone: somebody else was faster
+                continue  # rejected, or deleted by another client
 
     async def _set(self) -> str:
         items = await self.items(SETS)

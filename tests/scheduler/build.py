@@ -134,7 +134,7 @@ def statuses(cache: Cache, wanted: Pod, namespaces: Namespaces | None = None) ->
 
 
 def fitting(cache: Cache, wanted: Pod, namespaces: Namespaces | None = None) -> list[str]:
-    """The feasible nodes. Filtering one by one and many at once must agree."""
+    """The feasible nodes. Filtering single nodes and all nodes must agree."""
     one_by_one = [name for name, status in statuses(cache, wanted, namespaces).items() if status is None]
     feasible = Algorithm(cache, namespaces).feasible(wanted)
     assert sorted(cache.node_infos[index].name for index in feasible) == sorted(one_by_one)

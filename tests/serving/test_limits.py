@@ -18,11 +18,11 @@ from pilothouse.serving.protocol import Receive, Scope, Send
 pytestmark = pytest.mark.real_loop
 
 SOON = 3.0
-"""Seconds in which what is to come at once has come, on a machine with much to do."""
+"""Timeout of an immediate response on a busy machine, in seconds."""
 
 
 async def login(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that believes anybody who has an authorization header."""
+    """An application that treats every request with an authorization header as authenticated."""
     if any(name == b"authorization" for name, _value in scope["headers"]):
         mark_authenticated(scope)
     await echo(scope, receive, send)
@@ -223,7 +223,7 @@ async def test_non_reading_client_is_disconnected_and_slow_one_is_not() -> None:
 async def test_unauthenticated_connection_is_closed_for_a_new_one() -> None:
     limits = Limits(strangers=2, newcomers=1, patience_seconds=60)
     async with Server(login, limits=limits) as server, many(server, 2) as ((first, writer), (second, _)):
-        # Who asked last leaves last.
+        # The connection with the newest request is closed last.
         assert (await exchange(first, writer, get()))[0] == 200
         async with many(server, 1):
             assert await is_closed(second)
@@ -260,7 +260,7 @@ async def test_new_connection_has_a_minimum_time() -> None:
             waited = asyncio.get_running_loop().time() - began
             assert 0.2 < waited < SOON
             assert await is_closed(first)
-            # The next comes in at once when this one has its answer.
+            # The next one is admitted when this one has its response.
             async with many(server, 1):
                 assert (await exchange(second, second_writer, get()))[0] == 200
         writer.close()

@@ -1,4 +1,5 @@
-"""The scenarios of ``examples/scenarios`` hold, and each fails, for the reason that it is about, if that goes wrong."""
+"""The scenarios of ``examples/scenarios`` succeed, and each one fails for the expected reason if its subject is
+broken."""
 
 import re
 from pathlib import Path
@@ -15,7 +16,7 @@ from pilothouse.simulate.scenario.overrides import parse_setting
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "scenarios"
 SLOW = {"autoscaling-day", "cronjobs-clock-change", "preemption-storm"}
-"""These take more than some seconds."""
+"""Scenarios that take more than some seconds."""
 FAILS = "operator-with-a-bug"
 BREAKS = {
     "zone-outage": ("objects.web.spec.template.spec.tolerations[0].tolerationSeconds=900", "all pods are ready again"),

@@ -93,7 +93,7 @@ def test_every_damaged_byte_is_detected(tmp_path: Path) -> None:
             result = load(path)
         except SnapshotError:
             continue
-        assert result == expected, place  # the time, the system and the flags in the head of gzip say nothing
+        assert result == expected, place  # the time, the system and the flags in the gzip header do not matter
 
 
 @cases(

@@ -48,7 +48,7 @@ async def test_writes_fail_on_a_full_disk_and_recover(env: Env, tmp_path: Path, 
         assert len(acknowledged) > 20
         assert reason.startswith((f"no space left for {disk}/data", f"{disk}/data"))
         assert is_full(disk)
-        # Again and again: a failed write leaves nothing behind, not even of what it has taken.
+        # Repeatedly: a failed write leaves nothing behind, nor does it use space.
         for attempt in range(20):
             with pytest.raises(CommitFailed):
                 await put(store, f"/pods/default/lost-{attempt}", b"x" * 30_000)

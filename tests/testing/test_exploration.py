@@ -495,7 +495,7 @@ def test_arguments_in_another_form_are_rejected(arguments: tuple[Any, ...], mess
 
 
 def synchronous(cluster: AsyncCluster) -> None:
-    """A scenario that was meant to be async."""
+    """A scenario that should be async."""
 
 
 def test_a_scenario_that_is_not_async_is_rejected() -> None:

@@ -1,4 +1,4 @@
-"""The plugin as pytest sees it: loaded by name, light at start, and the examples of docs/testing.md as they stand."""
+"""The plugin as pytest sees it: loaded by name, cheap to load, and the examples of docs/testing.md verbatim."""
 
 import re
 import subprocess

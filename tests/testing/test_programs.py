@@ -17,7 +17,7 @@ from pilothouse.testing import async_plane, plane
 
 
 class ConfigMap(View, frozen=True):
-    """As little of one as is needed."""
+    """The minimal implementation."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -45,7 +45,7 @@ async def steps(user: KubectlUser) -> None:
 
 @functools.cache
 def played(seed: int) -> AuditedServer:
-    """Once per seed; without one nothing takes any time."""
+    """Once per seed; with seed 0 nothing has a latency."""
     return replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
 
 
@@ -143,7 +143,7 @@ async def rarities(user: KubectlUser) -> None:
     paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     widgets_definition = definition("Widget", version(subresources={"scale": paths}))
     await user.request("POST", DEFINITIONS.removeprefix("/"), widgets_definition)
-    await user.at(40.0)  # by then the manager has asked anew what is served
+    await user.at(40.0)  # the manager has refreshed discovery by then
     widgets = f"apis/example.com/v1/namespaces/{SCENARIO}/widgets"
     widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 3}}
     created = await user.request("POST", widgets, widget)

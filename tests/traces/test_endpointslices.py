@@ -80,7 +80,7 @@ def essence(record: Record) -> str:
         meta[name] = name in meta
     # Two pods at once are one write or two, which the generation counts.
     meta["generation"] = "generation" in meta
-    # Simulated pods say that they stop being ready, and when; the recorded ones just went.
+    # Simulated pods report when they are no longer ready; the recorded ones were just removed.
     meta["annotations"] = sorted(meta.get("annotations") or ()) if record.body["endpoints"] else []
     for owner in meta["ownerReferences"]:
         owner["uid"] = ""
@@ -88,7 +88,7 @@ def essence(record: Record) -> str:
         {**item, "addresses": len(item["addresses"]), "targetRef": {**item["targetRef"], "uid": ""}, "nodeName": ""}
         for item in record.body["endpoints"] or ()
     ]
-    endpoints.sort(key=lambda each: each["targetRef"]["name"])  # who of two was ready first varies
+    endpoints.sort(key=lambda each: each["targetRef"]["name"])  # which of the two was ready first varies
     rest = {"endpoints": endpoints, "ports": record.body["ports"] or [], "type": record.body["addressType"]}
     return json.dumps({"verb": record.verb, "code": record.code, "meta": meta, **rest}, sort_keys=True)
 
@@ -102,7 +102,7 @@ def test_endpoint_slice_writes_are_upstreams(seed: int) -> None:
     ]
     own_records = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
     theirs = [essence(item) for item in own_records if item.resource == "endpointslices"]
-    one_by_one = 1  # the write that shows only the first of the two pods, which take the place of the placeholder
+    one_by_one = 1  # the write with only the first of the two pods, which replace the placeholder
     assert len(theirs) == 9
     if len(ours) == len(theirs):
         assert ours[:1] + ours[3:] == theirs[:1] + theirs[3:]

@@ -98,7 +98,7 @@ def test_deletes_have_a_get_and_preconditions(scenario: str, seed: int) -> None:
                 being_read.append(record.name)
             elif record.verb == "delete":
                 being_read.remove(record.name)
-                # Something else than its owners changed meanwhile: then it goes as long as it is the same object.
+                # Another field than its owners has changed: it is deleted if it is still the same object.
                 unchanged = {"uid"} if record.name in conflicts else {"uid", "resourceVersion"}
                 assert set(record.body["preconditions"]) in ({"uid", "resourceVersion"}, unchanged)
                 if record.code == 409:

@@ -23,7 +23,7 @@ NAMESPACES = "namespace-controller"
 QUOTAS = "resourcequota-controller"
 
 MILLISECONDS = (0.001, 0.004)
-"""How long a request or an event takes, with every seed but 0. With seed 0 nothing takes any time."""
+"""The latency of requests and events, with every seed but 0. With seed 0 there is none."""
 
 
 @functools.cache
@@ -103,7 +103,8 @@ def assert_same_walk_but_for_the_last_step(ours: Trace, theirs: Trace, seed: int
 
 def test_pod_adoption_release_and_orphaning(seed: int) -> None:
     ours, theirs = replayed("02-replicaset-adoption", seed), upstream("02-replicaset-adoption")
-    # The owner is orphaned of its pods and gone within milliseconds. Its last status update comes before that or after.
+    # The owner's pods are orphaned and it is deleted within milliseconds. Its last status update is before or after
+    # that.
     sent = [record for record in but_statuses(ours.of(REPLICA_SETS)) if record.code != 404]
     assert_same(ours.lines(sent), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
     assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
@@ -142,7 +143,7 @@ def test_creates_rejected_by_a_quota_are_retried(seed: int) -> None:
 def test_foreground_deletion_of_an_owner_tree(seed: int) -> None:
     scenario = "05e-deployment-delete-foreground"
     ours, theirs = replayed(scenario, seed), upstream(scenario)
-    # The owner goes within milliseconds of its last pod. Its last status update comes before that or after.
+    # The owner is deleted within milliseconds after its last pod. Its last status update is before or after that.
     sent = [record for record in but_statuses(ours.of(REPLICA_SETS)) if record.code != 404]
     assert_same(ours.lines(sent), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
     assert_same_walk_but_for_the_last_step(ours, theirs, seed)

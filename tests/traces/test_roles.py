@@ -41,7 +41,7 @@ def test_bootstrap_roles_allow_every_request(scenario: str) -> None:
 def test_users_of_requests_are_upstreams(scenario: str) -> None:
     """Of the manager and the controllers that were recorded; others may be at work as well."""
     ours = {record.user for record in played(scenario).records}
-    # Upstream's namespace controller asks discovery when it starts; ours does when it has a namespace to empty.
+    # Upstream's namespace controller reads discovery when it starts; ours when it has a terminating namespace.
     assert {record.user for record in recorded(scenario)} - ours <= {"namespace-controller"}
 
 
@@ -73,7 +73,7 @@ def account(user: str) -> Identity:
 
 
 def identity(record: Record) -> Identity:
-    """Who sent a recorded request."""
+    """The sender of a recorded request."""
     if record.user == "kube-controller-manager":
         return Identity(MANAGER, ("system:authenticated",))
     return account(record.user)

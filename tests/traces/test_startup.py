@@ -100,7 +100,7 @@ def test_leader_change(seed: int) -> None:
 
 
 def check_take_over(sent: list[Record]) -> None:
-    """What holds for every take-over, ours and the recorded ones."""
+    """Assertions for every takeover, ours and the recorded ones."""
     former = [record for record in sent if record.process == "A"]
     assert {record.verb for record in former} == {"update"}, "a renewal is a PUT alone"
     assert gaps(former) == pytest.approx([RENEWAL] * (len(former) - 1), abs=0.02)
@@ -109,7 +109,7 @@ def check_take_over(sent: list[Record]) -> None:
     assert all(JITTERED[0] <= gap <= JITTERED[1] for gap in gaps(tries))
     updates, renewed = [record for record in latter if record.verb == "update"][:2]
     assert tries[-1].t <= updates.t <= renewed.t < tries[-1].t + 0.1, "GET, PUT, and at once the first renewal"
-    # What B knows it knows from its own looks: the last one that found a renewal it had not seen.
+    # B only knows renewals from its own reads: the last one that returned a new renewal counts.
     last_renewal = former[-1].t
     taken_over_at = next(record.t for record in tries if record.t > last_renewal)
     assert updates.t > taken_over_at + LEASE_DURATION

@@ -32,7 +32,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         self.port = 0
 
     def Export(self, request: Any, context: Any) -> Any:  # noqa: N802  # the name of the service's method
-        """Take a batch."""
+        """Accept a batch."""
         del context
         if self.stuck.is_set():
             self.go_on.wait(30)

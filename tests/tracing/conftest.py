@@ -2,5 +2,5 @@
 
 import os
 
-# Tests fork while the collector's threads run, and gRPC would say so each time.
+# Tests fork while the collector's threads run, and gRPC would warn each time.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real_loop(timeout=30)
 
 
 class Slow(SpanExporter):
-    """Takes nothing before it may."""
+    """Blocks until it is released."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -38,7 +38,7 @@ class Slow(SpanExporter):
 
 
 class Failing(SpanExporter):
-    """Takes nothing."""
+    """Rejects everything."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         return SpanExportResult.FAILURE

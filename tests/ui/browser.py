@@ -29,7 +29,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
-    # The server's certificate is of an authority of its own.
+    # The server's certificate is issued by its own CA.
     "--ignore-certificate-errors",
     "--remote-debugging-port=0",
 )

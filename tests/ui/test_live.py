@@ -100,7 +100,7 @@ async def test_changes_of_one_object_are_merged(env: Env) -> None:
             )
         await asyncio.sleep(3 * TICK_SECONDS)
         assert "99" in copy.rows["pods"]["/pods/default/p-0"]
-        # A row and a mark each tick, and what the programs have to say each second.
+        # A row and a mark each tick, and the samples of the programs each second.
         assert copy.frames - before < 12
         one.page.live.close(reader)
         await reading

@@ -1,4 +1,4 @@
-"""Who made a change: users, kubectl commands and components."""
+"""The author of a change: users, kubectl commands and components."""
 
 from tests.tables import cases
 from tests.why.cluster import Cluster

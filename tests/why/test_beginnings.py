@@ -330,7 +330,7 @@ async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:
 
 
 async def test_label_change_before_a_deletion_is_a_hint(cluster: Cluster) -> None:
-    """A selector may have chosen the object: who had labelled it is a hint."""
+    """A selector may have chosen the object: the user who labeled it is a hint."""
     await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "apac"}})
     await cluster.as_user("ana").patch(CONFIG_MAPS, "apac", {"metadata": {"labels": {"review": "q4"}}})
     await asyncio.sleep(20)

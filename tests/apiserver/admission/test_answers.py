@@ -1,4 +1,4 @@
-"""Responses of the default admission plugins: rejections, word for word, and defaults.
+"""Responses of the default admission plugins: rejections, verbatim, and defaults.
 
 ``golden/admission.json`` has the answers. They were compared with those of a kube-apiserver v1.20.2 with the same
 plugins; of a quota that demands requests or limits, v1.36.2 also names the containers without them

@@ -354,7 +354,7 @@ async def test_resize_charges_the_difference(api: Api) -> None:
         change = {"spec": {"containers": [{"name": "c", "resources": resources}]}}
         answer = await api.patch(f"{PODS}/p/resize", change, "application/strategic-merge-patch+json")
         observed.append((answer.status, await used(api)))
-    # What is given back is the controller's to see.
+    # Released usage is recounted by the controller.
     assert observed == [
         (200, {"requests.cpu": "500m"}),
         (200, {"requests.cpu": "500m"}),

@@ -342,7 +342,7 @@ NO_OPERATOR = 'Internal error occurred: "Is" is not a valid label selector opera
 async def test_invalid_selector_follows_the_failure_policy(
     api: Api, key: str, failure_policy: str, message: str
 ) -> None:
-    """And only those writes that the rules are about."""
+    """Only writes that match the rules are rejected."""
     constraints = {"resourceRules": [RULE], **SELECTED}
     policy_object = policy({"expression": "true"}, failurePolicy=failure_policy, constraints=constraints)
     await api.create(POLICIES, policy_object)

@@ -209,7 +209,7 @@ async def test_dry_run_rejects_webhooks_with_side_effects(api: Api) -> None:
     good, hooks = await posted(api, webhook(), query="?dryRun=All")
     assert hooks.asked[0][1]["dryRun"] is True
     answer = await api.get(VALIDATING + "/w")
-    # Old objects may say Some; new ones may not.
+    # Stored objects may have Some; new ones may not.
     for plugin in api.server.core.admission.plugins:
         if isinstance(plugin, Webhooks):
             for item in plugin._configurations.all:

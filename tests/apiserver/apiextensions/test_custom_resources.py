@@ -203,7 +203,7 @@ async def test_scale_of_a_custom_object(api: Api) -> None:
     assert scaled.body["spec"] == {"replicas": 4}
     assert scaled.body["status"] == {"replicas": 1, "selector": "a=b"}
     assert (answer.body["spec"]["replicas"], answer.meta["generation"]) == (4, 2)
-    # Go has no way to say that a number is missing: it is 0.
+    # In Go a missing number is 0.
     assert (emptied.status, emptied.body["spec"]) == (200, {})
 
 
@@ -602,7 +602,7 @@ async def test_resource_named_namespaces(api: Api) -> None:
     listed = await api.get("/apis/example.com/v1/namespaces")
     assert [item["metadata"]["name"] for item in listed.body["items"]] == ["one"]
     assert (await api.delete(f"{collection}/one")).status == 200
-    # Those of the core group are in none.
+    # The core group has no categories.
     assert (await api.get("/api/v1/namespaces?fieldSelector=metadata.name%3Ddefault")).status == 200
     assert (await api.get("/api/v1/namespaces/default")).status == 200
     for path in ("default/namespaces", "default/namespaces/kube-system"):
@@ -610,7 +610,7 @@ async def test_resource_named_namespaces(api: Api) -> None:
 
 
 async def test_boolean_that_replaces_a_number_is_stored(api: Api) -> None:
-    """Python takes ``True`` for 1; Go does not."""
+    """In Python ``True`` equals 1; in Go it does not."""
     await api.create(DEFINITIONS, definition())
     await api.create(FOOS, foo(open={"on": 1, "deep": {"off": [0]}}))
     for spec, generation in (({"on": True}, 2), ({"deep": {"off": [False]}}, 3), ({"on": 1}, 4), ({"on": 1.0}, 5)):

@@ -294,7 +294,7 @@ async def test_expensive_rules_are_rejected(api: Api, spec: Object, problems: li
 
 
 async def test_message_expression_with_a_number_exceeds_the_cost(api: Api) -> None:
-    """The length of its text is not known: kubernetes#124234 has the same three sentences of a real server."""
+    """The length of the string is unknown: kubernetes#124234 has the same three errors of a real server."""
     attempts = {"type": "object", "properties": {"attempts": INTEGER}}
 
     async def post(message: str) -> Answer:
@@ -324,7 +324,7 @@ async def test_existing_expensive_schema_is_accepted_on_update(api: Api) -> None
     schema = wanted["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["items"] = ruled(text(maxLength=10_000), LOOK)
     rejected = await api.put(path, wanted)
-    # As a server wrote it that did not know of costs.
+    # As written by a server without cost estimation.
     record = next(record for record in api.store.list("").records if b'"name":"things.example.com"' in record.value)
 
     def older(revision: int) -> bytes:

@@ -45,7 +45,7 @@ def main(port: int, server: int, file: Path) -> None:
         return result
 
     def without_processor(before: dict[str, int]) -> float:
-        """Seconds since then that went by because of what else runs on the machine."""
+        """Seconds since then in which other processes of the machine ran."""
         grown = {name: after - before.get(name, 0) for name, after in waited().items()}
         return (grown.pop("probe") + max(grown.values(), default=0)) / 1e9
 

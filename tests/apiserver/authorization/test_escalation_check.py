@@ -40,7 +40,7 @@ def binding(name: str, kind: str, to: str, user: str = "bob") -> dict[str, Any]:
 
 
 async def as_jane(api: Api, method: str, path: str, body: Any, more: Sequence[dict[str, Any]] = ()) -> Answer:
-    """What jane is answered, who may read pods and write roles, and has ``more`` rights."""
+    """The response for jane, who may read pods and write roles, and has the rights ``more``."""
     await HandlerChain(api.server, address="", authorization="RBAC").start()
     await api.create(CLUSTER_ROLES, role("jane", MINE, WRITES, *more))
     await api.create(CLUSTER_BINDINGS, binding("jane", "ClusterRole", "jane", "jane"))

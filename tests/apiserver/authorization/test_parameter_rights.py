@@ -42,7 +42,7 @@ def binding(name: str, of: str = "p") -> Object:
 
 
 async def as_jane(api: Api, path: str, body: Any, more: Sequence[Object]) -> Answer:
-    """What jane is answered, who may write policies, and has ``more`` rights."""
+    """The response for jane, who may write policies, and has the rights ``more``."""
     await HandlerChain(api.server, address="", authorization="RBAC").start()
     await api.create(ROLES, {"metadata": {"name": "jane"}, "rules": [WRITES, *more]})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "jane"}

@@ -115,7 +115,7 @@ async def test_deleted_kubernetes_service_is_recreated(started_api: Api, path: s
     before = (await started_api.get(path)).body
     answer = await started_api.delete(path)
     assert answer.status == 200, answer.text
-    # Where several servers share the store, each looks every ten seconds who is alive, as upstream.
+    # If several servers share the store, each checks every ten seconds which are alive, as upstream.
     await asyncio.sleep(11 if started_api.store.is_shared else 0.1)
     after = (await started_api.get(path)).body
     addresses = names(await items(started_api, "/apis/networking.k8s.io/v1/ipaddresses"))

@@ -303,7 +303,7 @@ def test_keys_are_not_printed() -> None:
 def test_file_size_is_bounded() -> None:
     keys = [{**KEY, "name": str(number)} for number in range(MAX_PROVIDERS + 1)]
     assert "1,001 keys and KMS providers, and at most 1,000" in refused(by({"aesgcm": {"keys": keys}}))
-    many = [f"r{number}" for number in range(50_000)]  # all pairs of them would take minutes
+    many = [f"r{number}" for number in range(50_000)]  # comparing all pairs would take minutes
     assert parse_config(of(*many), FILE, reload=False).resources[0].resources == tuple(many)
 
 

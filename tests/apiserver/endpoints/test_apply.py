@@ -44,7 +44,7 @@ async def test_fields_no_longer_applied_are_removed_unless_owned_by_others(api: 
 
 
 async def test_null_list_keeps_items_of_others(api: Api) -> None:
-    """Its items are references, each of which is one value."""
+    """Its items are object references, which are atomic."""
     path = "/api/v1/namespaces/default/serviceaccounts"
 
     def account(secrets: Any) -> Any:

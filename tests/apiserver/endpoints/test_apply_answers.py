@@ -29,7 +29,7 @@ async def answers(api: Api, steps: Sequence[Step]) -> list[Any]:
 
 
 def essence(answer: Answer) -> Any:
-    """Code, reason, message and causes; or who owns which fields, and the fields."""
+    """Code, reason, message and causes; or the managed fields and the fields."""
     body = answer.body
     if answer.status >= 300:
         causes = (body.get("details") or {}).get("causes")

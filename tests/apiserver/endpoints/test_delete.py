@@ -145,7 +145,7 @@ async def test_grace_period_can_only_be_shortened(api: Api) -> None:
         meta = answer.meta
         observed.append((meta["deletionGracePeriodSeconds"], meta["deletionTimestamp"][14:19], meta["resourceVersion"]))
         await asyncio.sleep(1)
-    # Begun at 0 s with 20 s; shortened to 10 s from the beginning; 2 s would have been at 2 s, and it is 4 s by then.
+    # Deleted at 0 s with 20 s, then shortened to 10 s; 2 s would end at 2 s, which is over at 4 s.
     assert observed == [
         (20, "00:20", "9"),
         (20, "00:20", "9"),

@@ -1,4 +1,4 @@
-"""``/debug/history``: which resourceVersion was current at a time, and who made which change."""
+"""``/debug/history``: which resourceVersion was current at a time, and the author of each change."""
 
 import asyncio
 import datetime

@@ -312,7 +312,7 @@ async def test_log_follow_ends_with_the_container(api: Api) -> None:
     assert (chunks + [piece async for piece in pieces]) == [b"line 0\n", b"line 1\nline 2\n", b"line 3\n"]
 
 
-# What asks for a process
+# exec, attach and port-forward
 
 
 @cases(

@@ -21,7 +21,7 @@ async def test_a_full_store_answers_like_etcd_and_deletes(env: Env) -> None:
 
 
 async def test_an_object_does_not_grow_by_patches(api: Api) -> None:
-    """Each of which is smaller than the limit of requests."""
+    """Each of the objects is smaller than the request limit."""
     await api.create(PODS, pod())
     patches = [
         [{"op": "add", "path": "/status/conditions", "value": [{"type": "a", "status": "True"}]}],

@@ -1,6 +1,6 @@
 """The fast path for Lease renewals stores the same as a generic update.
 
-A dry run takes the long path. Each case sends one PUT as a dry run, and then in earnest.
+A dry run takes the generic path. Each case sends a PUT as a dry run, and then without ``dryRun``.
 """
 
 import asyncio

@@ -171,7 +171,7 @@ async def test_metrics_path_is_authorized(world: World) -> None:
 
 
 async def test_aborted_requests_are_counted(world: World) -> None:
-    # The request waits for the body that never comes.
+    # The request waits for a body that is never sent.
     exchange = world.begin("POST", MAPS, config_map())
     exchange._incoming.get_nowait()
     task = asyncio.ensure_future(exchange.run())

@@ -105,7 +105,7 @@ def _cbor(value: Any) -> bytes:
 
 
 def _picked(random: Random) -> Seed:
-    # One of every kind comes as often as all that were recorded.
+    # The first 150 are samples of every kind, the others recorded objects.
     objects = load().objects
     return random.choice(objects[:150] if random.random() < 0.5 else objects)
 
@@ -155,7 +155,7 @@ _ACCEPTS = (
 
 
 def _accept(random: Random) -> str:
-    # What can't be shown as it is asked for is refused unread.
+    # A request whose response format is not acceptable is rejected before its body is read.
     accept = random.choice(_ACCEPTS) if random.random() < 0.3 else random.choice(_ACCEPTS[:3])
     if random.random() < 0.15:
         accept = change_bytes(random, accept.encode()).decode("latin-1")

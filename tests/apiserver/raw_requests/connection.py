@@ -32,13 +32,13 @@ class RawConnection:
             self._socket = None
 
     def request(self, sent: Sent) -> tuple[int, bytes]:
-        """Returns status and body; (0, b"") if no response is required and none came."""
+        """Returns status and body; (0, b"") if no response is required and none was received."""
         if self._socket is None:
             self._socket = self._plane.connect(self._context)
         connection = self._socket
         connection.settimeout(ANSWER_SECONDS if sent.whole else _SILENCE_SECONDS)
         try:
-            # An answer may come, and the connection be closed, before everything has been sent.
+            # The server may respond and close the connection before everything has been sent.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.sendall(sent.data)
             status, body, kept = self._answer(connection, sent.data.startswith(b"HEAD "))
@@ -79,7 +79,7 @@ class RawConnection:
         return self._answer(connection, to_head)
 
     def _stream(self, connection: ssl.SSLSocket, data: bytes) -> bytes:
-        """The chunks received so far: those of a watch do not end."""
+        """The chunks received so far: a watch does not end."""
         deadline = time.monotonic() + ANSWER_SECONDS
         connection.settimeout(_SILENCE_SECONDS)
         with contextlib.suppress(OSError, Unanswered):

@@ -10,7 +10,7 @@ Json = Any
 _LONGEST = 256 * 1024
 """The maximum length of a value in JSON. Longer bodies are among the attacks."""
 DEEP = "(deep)"
-"""Stands for lists that nest deeper than Python's encoders go; see ``dump``."""
+"""A placeholder for lists that are nested deeper than Python's encoders allow; see ``dump``."""
 
 _DIGITS = "9" * 5000
 _TEXTS = (

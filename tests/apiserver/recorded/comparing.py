@@ -71,7 +71,7 @@ def _failures(theirs: Answer, ours: Answer, translation: Translation) -> Iterato
         return
     messages = [str(body.get("message", "(granted)")) for body in (before, after)]
     if not translation.same_text(*messages):
-        # The causes say the same again.
+        # The causes repeat it.
         yield Difference("message", *messages)
         return
     yield from _compare("", "body", "", {**before, "message": ""}, {**after, "message": ""}, translation)

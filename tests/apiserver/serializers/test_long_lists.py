@@ -29,7 +29,7 @@ DEFINITION = definition("Thing")
 
 
 async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
-    """A list encoded at once, and in slices of time."""
+    """A list encoded as a whole, and in time slices."""
     read: list[tuple[Request, Any, ListResult]] = []
     showing = NegotiatingPresenter(lambda: datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC))
 

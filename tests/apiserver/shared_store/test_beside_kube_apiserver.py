@@ -25,7 +25,7 @@ from pilothouse.storage.etcd.store import EtcdStore
 pytestmark = [pytest.mark.slow, pytest.mark.real, pytest.mark.real_loop(timeout=120)]
 
 _BODIES = Path(__file__).parents[1] / "data" / "defaults.json"
-# v1.36 stores these in versions that v1.20 does not know, and v1.20 would not become ready.
+# v1.36 stores these in versions that v1.20 does not support, and v1.20 would not become ready.
 _NOT_KNOWN = (
     "discovery.k8s.io/v1beta1",
     "flowcontrol.apiserver.k8s.io/v1beta1",

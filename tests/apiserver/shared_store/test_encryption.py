@@ -264,7 +264,7 @@ async def test_servers_with_one_kms_plugin_decrypt_each_others_values(world: Wor
             listed = await api.get(SECRETS)
             assert [item["data"] for item in listed.body["items"]] == [{"a": "Yg=="}] * 6
         assert (await one.raw("secrets/default/one-0")).startswith(b"k8s:enc:kms:v2:foo:")
-        assert plugin.calls.count("Decrypt") == 2  # each has asked once for the other's seed
+        assert plugin.calls.count("Decrypt") == 2  # each server has decrypted the other's seed once
         assert await one.health("/healthz/kms-providers") == (200, "ok")
     async with world.server() as again:
         assert len((await again.get(SECRETS)).body["items"]) == 6

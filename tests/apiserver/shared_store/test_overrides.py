@@ -90,14 +90,14 @@ async def test_overridden_resource_is_stored_in_its_own_etcd(env: Env, two: Two)
         assert other == {"configmaps", "deployments"}
         assert {"secrets", "namespaces", "services"} <= default
         assert not default & other
-        # Revisions are those of the etcd that has it.
+        # Revisions are those of the etcd that stores the resource.
         listed = (await api.get(CONFIG_MAPS)).body
         assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
         assert _revision(listed) == _revision(created) + 1, "the Deployment was written since"
         assert (
             _revision((await api.get(SECRETS)).body) == api.store.store_for("/secrets/").revision != _revision(listed)
         )
-        # A watch goes on from there, updates are checked against it, pages are of one revision.
+        # Watches, update preconditions and list pages use this revision.
         events = await api.watch(f"{CONFIG_MAPS}?resourceVersion={_revision(listed)}")
         changed = await api.put(f"{CONFIG_MAPS}/a", {**created, "data": {"x": "2"}})
         assert changed.status == 200

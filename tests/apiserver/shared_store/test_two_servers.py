@@ -372,7 +372,7 @@ async def test_compaction_by_one_server_ends_no_watch(env: Env) -> None:
         stores = [item.store for item in (one, two)]
         assert isinstance(stores[0], EtcdStore) and isinstance(stores[1], EtcdStore)
         first, second = (Compactor(store.client, 300) for store in stores if isinstance(store, EtcdStore))
-        for compactor in (first, second, first):  # whoever has compacted before may have left the key
+        for compactor in (first, second, first):  # an earlier compactor may have left the key
             await compactor.compact()
         await one.post(CONFIG_MAPS, config_map("a"))
         await first.compact()

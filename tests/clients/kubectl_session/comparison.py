@@ -28,14 +28,14 @@ _MASKS = tuple(
         (r"(?s)-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", "<certificate>"),
         (r"simulated://[0-9a-f]{64}", "simulated://<container>"),
         (r"(?m)^[IWE]\d{4} [\d:.]+ +\d+ ", "<log> "),
-        # What kubectl's own watch says when it is ended while it begins.
+        # The error of kubectl's watch if it is terminated while it starts.
         (r"(?m)^<log> reflector\.go:.*\n", ""),
-        # Servers before v1.23 call a generated name that is still taken a timeout (kubernetes#104699). Whether the pod
-        # before it has gone by then is a matter of milliseconds.
+        # Servers before v1.23 report a generated name that is in use as a timeout (kubernetes#104699). Whether the
+        # previous pod has been removed by then depends on milliseconds.
         (r"(?m)^ *Warning  FailedCreate .*The POST operation against Pod could not be completed at this time.*\n", ""),
         # Where a part of a diff begins.
         (r"(?m)^@@ .* @@$", "@@"),
-        # Lines that go on stand as far right as the longest name has pushed them.
+        # Continuation lines are indented by the longest name.
         (r"(?m)^ {12,}", "            "),
         (r"\.1[0-9a-f]{15}\b", ".<event>"),
         (r"https://127.0.0.1:\d+", "<server>"),
@@ -90,7 +90,7 @@ def mask(text: str) -> str:
 
 def lines(step: Step, text: str) -> list[str]:
     """The output of a step, with deterministic order and column widths."""
-    # Columns are as wide as what stands in them.
+    # Columns are as wide as their longest cell.
     result = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in mask(text).splitlines()]
     return sorted(result) if step.unordered else _sort_events(result)
 
@@ -160,7 +160,7 @@ def _named(members: list[Any]) -> Iterator[tuple[str, Any]]:
     for index, member in enumerate(members):
         match member:
             case {"manager": manager, "operation": operation}:
-                # Whether it wrote a subresource is a field of its own. The same manager of both is one here.
+                # The subresource is a separate field. Entries of one manager with and without it are merged here.
                 yield f"{manager} {operation}", member
             case {"type": kind, "status": _}:
                 yield kind, member

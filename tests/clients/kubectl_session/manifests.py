@@ -7,7 +7,7 @@ from tests.custom_resources import definition, schema, version
 Doc = dict[str, Any]
 HERE = "kubernetes.io/hostname"
 
-# Of O=crew, CN=jane. Nobody has its key.
+# Subject O=crew, CN=jane. The key was not kept.
 REQUEST = (
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIWk1JR0FBZ0VBTUI0eERUQUxCZ05WQkFvTUJHTnlaWGN4RFRBTEJnTlZCQU1N"
     "QkdwaGJtVXdXVEFUQmdjcQpoa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVFrU2x6QU53ZEVDc1ZxcDVsK3laVVkzOHBFK2oxQUJ1WThXcVlhCnJq"

@@ -72,7 +72,7 @@ def _start(side: Side, step: Step) -> "subprocess.Popen[bytes]":
     with path.open("wb") as out:
         command = side.command(tuple(shlex.split(step.line)))
         watch = subprocess.Popen(command, stdout=out, stderr=out, cwd=side.directory, env=side.environment())
-    # What it prints first it has listed; it goes on from that revision, so from here on nothing is missed.
+    # The first output is the list; the watch starts at its revision, so no later change is missed.
     until(lambda: path.read_text().count("\n") >= 2, f"{side.name}: {step.name!r} prints something")
     return watch
 

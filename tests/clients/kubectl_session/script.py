@@ -1,6 +1,6 @@
 """The commands of the kubectl session, in order, and their preconditions.
 
-The commands go to namespace ``shop``. Names are unique and say what a step shows.
+The commands go to namespace ``shop``. Names are unique and describe the step.
 """
 
 import json

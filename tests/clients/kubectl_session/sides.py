@@ -137,7 +137,7 @@ def _our_server(directory: Path, running: contextlib.ExitStack) -> Program:
         "--nodes=0",
         "--port=0",
         "--authorization-mode=RBAC",
-        # It is on where our own manager makes the accounts; here Go's does.
+        # It is enabled where our manager creates the accounts; here Go's does.
         "--enable-admission-plugins=ServiceAccount",
         f"--token-auth-file={tokens}",
         f"--kubeconfig={directory}/plane.kubeconfig",

@@ -20,7 +20,7 @@ def main() -> None:
     config.load_kube_config()
     problems: list[str] = []
     lists, items = 0, dict[str, int]()
-    # Imported when asked for: they are not in ``vars``.
+    # Imported lazily: they are not in ``vars``.
     classes = [getattr(client, name) for name in dir(client) if re.fullmatch(r"\w+Api", name)]
     for api in classes:
         for name, method in inspect.getmembers(api(), inspect.ismethod):

@@ -140,7 +140,7 @@ class Mirror:
                     name, version = obj.metadata.name, obj.metadata.resourceVersion
                     self.names = self.names - {name} if event == "DELETED" else self.names | {name}
             except httpx2.TransportError:
-                # A refused connection does not reach ``on_error``: it handles what comes after one.
+                # ``on_error`` is not called for a refused connection, only for errors of an established one.
                 threading.Event().wait(0.1)
 
     def _list(self) -> str:
@@ -150,7 +150,7 @@ class Mirror:
 
     def _on_error(self, error: Exception, _count: int) -> OnErrorResult:
         if isinstance(error, ApiError) and error.status.code == 410:
-            # The watch begins anew with everything there is, but nobody says what is gone.
+            # The watch restarts with all existing objects, but without events for deleted ones.
             self.names = set()
             self.expired += 1
         return OnErrorResult(OnErrorAction.RETRY, sleep=0.1)

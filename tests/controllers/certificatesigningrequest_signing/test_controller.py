@@ -56,7 +56,7 @@ world = fixture_of(running)
 async def create_request(world: World, body: Doc, request_spec: str = "Approved") -> Doc:
     name, signer = body["metadata"]["name"], body["spec"]["signerName"]
     if signer == LEGACY_UNKNOWN:
-        # Nobody can ask it any more; who did is there still.
+        # It cannot be requested any more, but existing requests remain.
         await world.request("POST", REQUESTS, {**body, "spec": {**body["spec"], "signerName": API_SERVER_CLIENT}})
         key = f"certificates.k8s.io/certificatesigningrequests/{name}"
         record = world.store.staged(key)

@@ -33,7 +33,7 @@ class Ender:
         self._world, self._group = world, group
         self.seconds, self.failing = 5.0, False
         self.moments: list[str] = []
-        """Of every Job that was made, the moment it was made for."""
+        """The scheduled time of every created Job."""
         self.running: dict[str, str] = {}
         self.most = 0
         informers = InformerFactory(world.admin, world.env)
@@ -131,7 +131,7 @@ async def test_forbid_starts_the_missed_job_after_the_active_one_finishes(world:
     ender.seconds = 80
     await create(world, concurrencyPolicy="Forbid")
     await asyncio.sleep(200)
-    # 60.1 to 140.1: the moment at 120 waits; it is made up for at 140, that of 180 waits.
+    # 60.1 to 140.1: the run of 120 is delayed to 140, the run of 180 is delayed, too.
     assert ender.moments == minutes(1, 2)
     assert ender.most == 1
     assert await world.events("JobAlreadyActive")

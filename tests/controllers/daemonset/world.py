@@ -87,7 +87,7 @@ class World(OwnerWorld):
         """Create ready nodes from ``n<first>``."""
         for number in range(first, first + count):
             await self.request("POST", NODES, {"metadata": {"name": f"n{number}", "labels": labels or {}}})
-            # A new node is not ready until its kubelet says so, and tainted: nobody here takes that taint away.
+            # A new node is not ready until its kubelet reports, and tainted; nothing removes the taint here.
             await self.taint(f"n{number}")
 
     async def taint(self, node: str, *taints: tuple[str, str]) -> None:

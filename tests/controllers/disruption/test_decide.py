@@ -113,7 +113,7 @@ def test_healthy_pods(conditions: Pod, healthy: int) -> None:
     assert count_healthy_pods([conditions], {"evicted": ago(1), "evicted a while ago": ago(120)}, NOW) == healthy
 
 
-# What is said
+# Status and conditions
 
 
 def budget_status(condition: tuple[str, str] | None = None, **status: Any) -> PodDisruptionBudgetStatus:
@@ -406,7 +406,7 @@ def test_budgets_possibly_matching_a_workloads_pods(selector: LabelSelector, ans
     assert BudgetPods(cache_of("budgets", budget_object), cache_of("pods")).may_select(budget_object, LABELS) is answer
 
 
-# Conditions that nobody acted upon
+# Stale conditions
 
 
 def target(status: str = "True", reason: str = "EvictionByEvictionAPI", since: float = 0.0) -> PodCondition:

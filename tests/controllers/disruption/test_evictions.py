@@ -94,7 +94,7 @@ async def test_status_update_does_not_overwrite_concurrent_evictions(world: Worl
     assert await status(world) == (0, 0, 1, 2)
 
 
-# Conditions that nobody acted upon
+# Stale conditions
 
 
 async def mark(world: World, name: str, reason: str = "EvictionByEvictionAPI") -> None:

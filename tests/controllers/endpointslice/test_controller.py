@@ -312,7 +312,7 @@ async def test_topology_hints_follow_the_annotation_with_events(world: World) ->
     await world.node("n2", labels={"topology.kubernetes.io/zone": "b"})
     for name in ("n1", "n2"):
         await world.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"cpu": "4"}}})
-    # Allocatable alone wakes nobody, as upstream; readiness does.
+    # A change of allocatable alone enqueues nothing, as upstream; readiness does.
     await world.report_node("n1", {"Ready": "False"})
     await world.report_node("n1", {"Ready": "True"})
     annotated = {"name": "web", "annotations": {"service.kubernetes.io/topology-mode": "Auto"}}

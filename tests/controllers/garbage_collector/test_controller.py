@@ -344,7 +344,7 @@ async def test_restart_after_any_number_of_requests_finishes_the_work(env: Env, 
 
 async def test_startup_without_pending_work_gets_no_objects(env: Env) -> None:
     async with running(env) as cluster:
-        # Whichever of the two kinds is listed first, one half sees its children before their owners.
+        # Whichever kind is listed first, half of the dependents are observed before their owners.
         secrets = "/api/v1/namespaces/default/secrets"
         for number in range(20):
             owner = await cluster.configmap(f"owner-{number}")
@@ -583,7 +583,7 @@ async def test_owner_observed_during_a_failed_lookup_is_requeued(env: Env) -> No
         owner, other = await cluster.configmap("owner"), await cluster.configmap("other")
         await asyncio.sleep(1)
         meta = msgspec.convert(owner["metadata"], ObjectMeta, strict=False)
-        gc._apply(gc.graph.process_delete("v1", "ConfigMap", meta))  # as if its informer had not come that far
+        gc._apply(gc.graph.process_delete("v1", "ConfigMap", meta))  # as if its informer were behind
         lookups = 0
 
         async def fails_once(request: wire.Request) -> wire.Response | None:

@@ -169,7 +169,7 @@ def test_deletion_timestamp_marks_the_node_as_being_deleted() -> None:
     },
 )
 def test_owner_reference_changes(before: list[object], after: list[object], expected: list[str]) -> None:
-    """TestUnblockOwnerReference, TestReferencesDiffs (v1.36), seen from outside."""
+    """TestUnblockOwnerReference, TestReferencesDiffs (v1.36), through the public API."""
     history = History()
     history.show(OWNER)
     history.show(CHILD, *before)  # type: ignore[arg-type]

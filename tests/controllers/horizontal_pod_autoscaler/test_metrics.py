@@ -204,7 +204,7 @@ async def test_largest_recommendation_wins(hpa: AutoscalerWorld) -> None:
     hpa.meter.cpu = 60
     await hpa.autoscale(1, 20, CPU_50, external(type="AverageValue", averageValue="1"))
     await asyncio.sleep(PERIOD + 1)
-    assert await hpa.size() == 6  # seven are asked for, twice as many are allowed
+    assert await hpa.size() == 6  # seven are recommended, twice as many are allowed
     assert (await hpa.world.events("SuccessfulRescale"))[0].endswith("external metric qps(nil) above target")
     assert await hpa.reasons() == {
         "AbleToScale": "True SucceededRescale",

@@ -115,7 +115,7 @@ async def test_restart_keeps_replicas_for_the_stabilization_window(hpa: Autoscal
     await hpa.deploy(5)
     await hpa.pods(5)
     await hpa.autoscale(1, 5)
-    # The controller sees it for the first time, with no load, as one does that was started just now.
+    # The controller observes it for the first time, without load, as after its start.
     await asyncio.sleep(PERIOD + 300 - 1)
     assert await hpa.size() == 5
     await asyncio.sleep(2 * PERIOD)

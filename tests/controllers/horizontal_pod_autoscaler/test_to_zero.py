@@ -23,7 +23,7 @@ ZERO = HorizontalPodAutoscalerOptions(scale_to_zero=True, cpu_initialization_per
 
 
 async def allow_zero(hpa: AutoscalerWorld) -> None:
-    """Store a minimum of 0, which this server's API refuses: upstream's takes it with its own gate on."""
+    """Store a minimum of 0, which this API server rejects; upstream's accepts it with a feature gate."""
     store, key = hpa.world.store, "autoscaling/horizontalpodautoscalers/default/web"
     record = store.get(key)
     assert record is not None, "it was made"

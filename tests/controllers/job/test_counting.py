@@ -160,7 +160,7 @@ def test_track_job_status_and_remove_finalizers(
     first: Counts,
     then: Counts,
 ) -> None:
-    """TestTrackJobStatusAndRemoveFinalizers: the first status, and the second once the finalizers are gone."""
+    """TestTrackJobStatusAndRemoveFinalizers: the first status, and the second after the finalizers were removed."""
     observed, census = sync(job(before), pods, awaited)
     decided = plan(observed, census, before, ending)
     assert len(decided.release) == released
@@ -352,7 +352,7 @@ def test_changed_reason_updates_the_condition() -> None:
     ids=["Complete", "badly"],
 )
 def test_completion_time_only_for_complete_jobs(ending: Ending, type_: str, completed: bool) -> None:
-    """``enactJobFinished``: only who completes has a completion time."""
+    """``enactJobFinished``: only complete Jobs have a completion time."""
     completion = finished(JobStatus(), ending, at(3))
     assert [(c.type, c.status, c.reason, c.message) for c in completion.conditions] == [
         (type_, "True", ending.reason, "m")

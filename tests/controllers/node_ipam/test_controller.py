@@ -138,7 +138,7 @@ async def test_stale_deleted_node_does_not_release_the_cidr_of_its_successor(env
             await new_node(world, "a", "10.0.0.0/26")
             await asyncio.sleep(60)
             assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "waiting": []}
-            hold.release(1)  # that the former one is gone
+            hold.release(1)  # that the previous node was deleted
             await asyncio.sleep(60)
             assert await all_ranges(world) == {"a": ["10.0.0.0/26"], "waiting": []}
         await asyncio.sleep(1100)
@@ -162,7 +162,7 @@ async def test_cidr_is_released_only_if_the_write_certainly_failed(world: World,
     with world.faults.hold(resource="nodes") as hold:
         await new_node(world, "a")
         await new_node(world, "b")
-        hold.release(2)  # the nodes are seen, what is written on them is not
+        hold.release(2)  # the nodes are observed, the writes to them are not
         await asyncio.sleep(5)
     await asyncio.sleep(5)
     assert rule.hits == 3
@@ -182,7 +182,7 @@ async def test_rejected_retry_does_not_release_the_cidr_of_an_earlier_attempt(en
         with world.faults.hold(resource="nodes") as hold:
             for name in ("a", "b", "c"):
                 await new_node(world, name)
-            hold.release(3)  # what is written on them is not seen
+            hold.release(3)  # the writes to them are not observed
             await asyncio.sleep(60)
             assert await all_ranges(world) == {"a": ["10.0.0.0/25"], "b": ["10.0.0.128/25"], "c": []}
 

@@ -32,7 +32,7 @@ class RandomFaults:
         self.chance = chance
         self.alive: dict[str, None] = {}
         self.deleted_nodes: dict[str, None] = {}
-        """Nodes that are gone, or out of service while they are silent."""
+        """Deleted nodes, and nodes that are out of service while they do not report."""
         self.recovered_at: dict[str, float] = {}
         self.serial = 0
         self.wrong: list[str] = []

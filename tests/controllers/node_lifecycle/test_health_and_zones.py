@@ -400,7 +400,7 @@ def test_rate_limiter_has_a_token_every_ten_seconds() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -1.0])
 def test_rate_zero_allows_only_the_initial_token(rate: float) -> None:
-    """A bucket is full when it is made (golang.org/x/time ``rate.NewLimiter``); one that is swapped in never is."""
+    """A new bucket is full (golang.org/x/time ``rate.NewLimiter``); a swapped one is not."""
     queue = TaintQueue(rate, 0.0)
     queue.set_rate(rate, 0.0)
     assert [queue.limiter.try_accept(at) for at in (0.0, 1.0, 1e6)] == [True, False, False]

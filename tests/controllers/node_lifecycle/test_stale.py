@@ -22,7 +22,7 @@ async def world(world: World) -> World:
 
 
 async def test_ready_node_in_a_stale_cache_is_not_tainted(world: World) -> None:
-    """It is taken from the queue while the cache still has it as not ready."""
+    """It is taken from the queue while it is still not ready in the cache."""
     for name in ("n1", "n2"):
         await world.report_node(name, DOWN)
     await asyncio.sleep(6)

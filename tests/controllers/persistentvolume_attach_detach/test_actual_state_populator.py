@@ -47,7 +47,7 @@ async def test_attached_volumes_are_restored_at_startup(world: World, driver: At
     await world.start(DESCRIPTOR)
     await wait_for_sync(5)
     assert await attached(world) == ["data@a", "lost@b"]
-    await world.report_node("b", {"Ready": "True"})  # which says that it has nothing mounted
+    await world.report_node("b", {"Ready": "True"})  # which reports no volumes in use
     await wait_for_sync(5)
     assert await attached(world) == ["data@a"]
     assert (await reported(world, "a"), await reported(world, "b")) == (["data"], [])

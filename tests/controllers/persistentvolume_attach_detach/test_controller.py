@@ -292,8 +292,8 @@ async def test_attach_times_out_after_two_minutes(world: World, driver: Attacher
 
 
 async def test_uncertain_attachment_is_detached_when_unused(world: World, driver: Attacher) -> None:
-    """Test_Run_OneVolumeAttachAndDetachUncertainNodesWithReadWriteOnce. Upstream would attach it to the other node at
-    once; here it is known to be nowhere else before."""
+    """Test_Run_OneVolumeAttachAndDetachUncertainNodesWithReadWriteOnce. Upstream would attach it to the other node
+    immediately; here it must be detached everywhere else first."""
     await world.start(DESCRIPTOR)
     driver.errors["a"] = "perhaps"
     await user(world, "p", "a")

@@ -472,7 +472,7 @@ async def test_failed_writes_are_retried_until_the_finalizer_is_removed(
     obj = await world.must_get(f"{CLAIMS}/claim")
     assert obj.get("status", {}) == {}
     lost = fault == lose_answer() and subresource == "status"
-    if not lost:  # whose finalizer it is cannot be known then; it goes when the claim is deleted
+    if not lost:  # the finalizer's owner is unknown then; it is removed when the claim is deleted
         assert "finalizers" not in obj["metadata"]
     await world.delete(f"{CLAIMS}/claim")
     await wait_for_sync()

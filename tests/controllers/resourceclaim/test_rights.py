@@ -23,7 +23,7 @@ NOT_NEEDED: dict[str, set[Right]] = {
         ("patch", "resourceclaims/status"),
         ("update", "pods/finalizers"),
         ("update", "pods/status"),
-        # An API server asks for these itself when a status says who may use a claim.
+        # The API server checks these itself for writes of reservations.
         ("patch", "resourceclaims/binding"),
         ("update", "resourceclaims/binding"),
         # After a lost answer, and of a claim that a pod names and the cache does not have.

@@ -285,7 +285,7 @@ async def test_charge_for_an_unobserved_pod_is_not_released(world: World) -> Non
     with world.faults.hold(resource="pods") as hold:
         await world.delete(f"{PODS}/a", grace=0)
         await pod(world, "b")
-        await asyncio.sleep(1)  # the quota is seen as charged with both
+        await asyncio.sleep(1)  # both charges of the quota are observed
         hold.release(1)
         await asyncio.sleep(1)
         assert await used(world) == {"pods": "0"}, "b is there, but nobody has seen it"
@@ -412,7 +412,7 @@ async def test_usage_converges_under_churn(world: World, seed: int) -> None:
             except Forbidden:
                 pass
         await asyncio.sleep(random.random())
-    # A deletion that is heard of before the write with which admission counted the pod finds nothing to correct.
-    # Upstream looks again at what changed in the limits only, and so do we: the next full recalculation sees it.
+    # A deletion that is observed before admission's write of the quota finds nothing to correct.
+    # As upstream, only changes of the limits enqueue the quota, so the next full recalculation corrects it.
     await asyncio.sleep(320)
     assert await used(world) == {"pods": str(len(alive)), "requests.cpu": f"{len(alive)}00m" if alive else "0"}

@@ -40,13 +40,13 @@ def test_quota_is_enforced_and_released_on_deletion(real_cluster: RealCluster, t
         until(lambda: set(used()) == set(hard), "all limits are in force")
         maps = int(used()["configmaps"])
         assert [pod("a"), pod("b")] == [201, 201]
-        # The server's admission gets the limits through a watch of its own. What it has let in before is counted when
-        # the controller sees it.
+        # The server's admission gets the limits through its own watch. Pods that it admitted before are counted when
+        # the controller observes them.
         until(lambda: used()["pods"] == "2", "both are charged")
         assert pod("c") == 403
         real_cluster.request("POST", f"{base}/configmaps", {"metadata": {"name": "m"}})
         charged = {"pods": "2", "requests.cpu": "200m", "count/deployments.apps": "0", "configmaps": str(maps + 1)}
-        # A count that was under way may take back what admission has charged; it is made anew with the object's event.
+        # A recount in progress may undo admission's charge; it is repeated at the object's event.
         until(lambda: used() == charged, "what came is charged")
         real_cluster.request("DELETE", f"{base}/pods/a", {"gracePeriodSeconds": 0})
         real_cluster.request("DELETE", f"{base}/configmaps/m")

@@ -133,7 +133,7 @@ async def test_claims_follow_the_retention_policy(world: World) -> None:
     await world.merge(WEB, {"spec": {"replicas": 1}})
     await world.wait_for_sync()
     assert [await world.owners(f"data-web-{n}") for n in (0, 1)] == [["StatefulSet"], ["Pod"]]
-    # Nobody collects here: the claim still belongs to the pod that went.
+    # No garbage collector runs here: the claim still has the deleted pod as owner.
     await world.merge(WEB, {"spec": {"replicas": 2}})
     await world.wait_for_sync()
     assert await world.names() == ["web-0"]

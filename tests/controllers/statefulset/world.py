@@ -76,7 +76,7 @@ class World(OwnerWorld):
 @contextlib.asynccontextmanager
 async def controlled(env: Env, options: StatefulSetOptions | None = None) -> AsyncIterator[World]:
     """An environment with the controller running."""
-    # The controller's gate is an option of its own; the server keeps the field for those that have it on.
+    # The controller's gate is a separate option; the server always keeps the field.
     async with in_group(World, env, ServerOptions(gates=("MaxUnavailableStatefulSet",))) as world:
         await world.start(options)
         yield world

@@ -31,7 +31,7 @@ from pilothouse.env import Env
 
 SERVER = ServerOptions(gates=("StorageVersionMigrator",))
 A_LOOK, UNTIL_DONE = 35.0, 100.0
-"""Until the collector has found a new resource; and until a cache is told that nothing has happened."""
+"""Until the garbage collector discovers a new resource; and until a cache gets a bookmark."""
 
 
 async def stale(world: World) -> None:

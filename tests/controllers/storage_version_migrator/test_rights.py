@@ -26,7 +26,7 @@ async def test_bootstrap_role_is_sufficient_and_fully_used(env: Env) -> None:
     judge = RbacAuthorizer(lambda resource: stored.get(resource, []))
     async with node_world.world(env, server=SERVER) as world:
         await prepare(world)
-        # One that is deleted meanwhile counts as created by who applies something to it.
+        # An apply to an object that was deleted concurrently is authorized as a create.
         world.faults.add(Rule(fail(503), verb="patch", resource="widgets", name="b", times=1))
         with world.faults.hold(resource="widgets"):
             await world.request("POST", MIGRATIONS, migration())

@@ -1,4 +1,4 @@
-"""The filters of one node, in their order: what the tests of single plugins do not show."""
+"""The filters of one node, in their order: which the tests of single plugins do not cover."""
 
 from tests.scheduler.build import filter_status, node, pod
 from tests.tables import cases

@@ -11,7 +11,7 @@ from pilothouse.scheduler.plugins.node_resources_balanced_allocation import bala
 @cases(
     "wanted, existing, placed, expected",
     {
-        # noderesources/balanced_allocation_test.go as of kubernetes#135573: 75 stands for no change
+        # noderesources/balanced_allocation_test.go as of kubernetes#135573: 75 means no change
         "balanced before and after": (pod("p", "2", "5000"), node(cpu="4", memory="10000"), [], 75),
         "less balanced than before": (
             # 3/4 cpu, 5000/10000 memory: 1 - 0.125 = 87, before 100: 50 + (50 + 87 - 100) // 2

@@ -30,7 +30,7 @@ def test_without_the_guard_the_bug_happens(bug: Bug, scenario: Scenario) -> None
 
 
 def test_disabled_guards_are_restored() -> None:
-    """A run with the guard makes the same writes before and after one without it."""
+    """A run with the guard has the same writes before and after a run without it."""
     bug = find("129795")
     scenario = bug.scenarios[1]
     first = run(bug, scenario)

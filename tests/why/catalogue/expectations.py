@@ -32,7 +32,7 @@ def assert_explains(explanation: Explanation, state: str, *expected: str) -> Non
 
 
 def _matches(path: str, expected: str) -> bool:
-    # Brackets are meant as they are; line breaks are for the reader.
+    # Brackets are literal; line breaks are ignored.
     return fnmatchcase(path, " ".join(expected.split()).replace("[", "[[]"))
 
 

@@ -32,7 +32,7 @@ async def test_objects_are_stored_in_the_storage_version(api: Api) -> None:
     hook = await served(api)
     created = await api.post(V2, v2_thing())
     assert (created.status, created.body["apiVersion"]) == (201, "example.com/v2")
-    # Defaults of the version of the request are stored where the storage version knows the field; those of the storage
+    # Defaults of the version of the request are stored if the storage version has the field; those of the storage
     # version are filled in when it is read.
     assert spec_of(created) == {"host": "h", "port": "1", "mode": "one"}
     assert stored(api)["apiVersion"] == "example.com/v1"
@@ -157,7 +157,7 @@ async def test_updates_in_each_version(api: Api) -> None:
     updated["spec"] |= {"host": "other", "late": "x"}
     put = await api.put(V2 + "/a", updated)
     assert put.status == 200, put.text
-    assert spec_of(put) == {"host": "other", "port": "1", "mode": "one"}  # v1 does not know the field
+    assert spec_of(put) == {"host": "other", "port": "1", "mode": "one"}  # v1 does not have the field
     assert stored(api)["spec"] == {"hostPort": "other:1", "mode": "one"}
     assert put.meta["generation"] == 2
     merged = await api.patch(V2 + "/a", {"spec": {"port": "2"}})
@@ -173,7 +173,7 @@ async def test_updates_in_each_version(api: Api) -> None:
 async def test_no_op_update_is_not_written(api: Api) -> None:
     Hook(api)
     crd = definition()
-    # A default of a version that the storage version does not know is a change each time, also upstream.
+    # A default for a field that the storage version does not have is a change each time, also upstream.
     del crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["late"]
     await api.create(DEFINITIONS, crd)
     await api.create(V1, v1_thing(mode="one"))

@@ -53,7 +53,7 @@ async def test_managed_fields_keep_their_api_version(api: Api) -> None:
     # The fields that the first applied the last time and not now go, in its own version.
     third = await api.patch(V1 + "/a?fieldManager=one", {**v1_thing(), "spec": {}}, APPLY)
     assert spec_of(third) == {"hostPort": "other:1", "mode": "one"}
-    # An update in one version takes what it changes from those who own it in others.
+    # An update in one version removes the changed fields from managers in other versions.
     fourth = await api.request("PATCH", V1 + "/a?fieldManager=three", {"spec": {"hostPort": "z:9"}}, MERGE)
     assert managers(fourth) == [("one", "Apply", "example.com/v1"), ("three", "Update", "example.com/v1")]
     assert fields(fourth, "one") == {}

@@ -62,7 +62,7 @@ async def test_every_verb_fails_if_the_conversion_fails(
     answer = await api.request(method, f"{V2}/a{path}", body, "application/json" if method == "PUT" else content_type)
     failed = FAILED
     if method == "PUT" and path != "/scale":
-        # What is there is known by now, as upstream's watch cache knows it: only what is to be stored is converted.
+        # The existing object has already been converted, as for upstream's watch cache: only the new one is converted.
         failed = failed.replace("v1", "v2")
     assert (answer.status, answer.message) == (500, failed + "failed: custom webhook conversion error")
     assert "reason" not in answer.body
@@ -191,7 +191,7 @@ async def test_concurrent_identical_conversions_share_a_call(api: Api) -> None:
     await asyncio.sleep(0)
     answers = await asyncio.gather(*lists, return_exceptions=True)
     assert [answer.status for answer in answers[1:] if isinstance(answer, Answer)] == [200, 200]
-    # The one that was given up made the first call; who waited for it makes another.
+    # The cancelled request made the first call; the request that waited for it makes another one.
     assert hook.calls == [(["a"], "v2"), (["a"], "v2")]
 
 

@@ -1,4 +1,5 @@
-"""Who may write which part of the status of a ResourceClaim (kubernetes ``pkg/registry/resource/utils.go``, v1.36)."""
+"""The permissions for writing parts of the status of a ResourceClaim (kubernetes ``pkg/registry/resource/utils.go``,
+v1.36)."""
 
 from dataclasses import dataclass, field
 
