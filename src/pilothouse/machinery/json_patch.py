@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 
 from pilothouse.machinery.deep_equal import deep_equal
+from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.patches import PatchNotApplicable, PatchSyntaxError, PatchTooLarge
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """The limit of JSON added by all ``copy`` operations of a patch (apiserver ``pkg/server/config.go``, v0.36,
 ``JSONPatchMaxCopyBytes``): twenty copies of a document into itself would multiply it by a million."""
-
-_OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 
 def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
@@ -39,6 +38,14 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
     return draft.root
 
 
+class _Missing(Exception):
+    """The container that a path addresses does not exist."""
+
+
+class _KeyError(Exception):
+    """The container has no such member; the text is that of upstream's library."""
+
+
 class _Draft:
     """The document during the patch: ``root``. A container is copied before its first change, and then changed in
     place."""
@@ -51,31 +58,26 @@ class _Draft:
         """The ids of the containers that are not shared. Their parents are among them."""
 
     def find(self, path: str) -> tuple[Any, str]:
-        """The container addressed by ``path`` without its last part, and that part."""
+        """The container addressed by ``path`` without its last part, and that part. Raises ``_Missing``."""
         parts = _parts(path)
         if not parts:
-            raise PatchNotApplicable(f"missing path: {path!r}")
+            raise _Missing
         container = self.root
         for part in parts[:-1]:
-            container = _get(container, part, path)
-            if not isinstance(container, dict | list):
-                raise PatchNotApplicable(f"missing path: {path!r}")
+            container = _child(container, part)
+        if not isinstance(container, dict | list):
+            raise _Missing
         return container, parts[-1]
-
-    def value(self, path: str) -> Any:
-        """The value at the path; null for a missing member."""
-        container, key = self.find(path)
-        return _get(container, key, path)
 
     def open(self, path: str) -> tuple[Any, str]:
         """As ``find``, for a container that will be changed."""
         parts = _parts(path)
         if not parts:
-            raise PatchNotApplicable(f"missing path: {path!r}")
-        container = self.root = self._owned(self.root, path)
+            raise _Missing
+        container = self.root = self._owned(self.root)
         for part in parts[:-1]:
-            child = self._owned(_get(container, part, path), path)
-            container[_index(container, part, path) if isinstance(container, list) else part] = child
+            child = self._owned(_child(container, part))
+            container[_index(container, part) if isinstance(container, list) else part] = child
             container = child
         return container, parts[-1]
 
@@ -88,11 +90,11 @@ class _Draft:
                 unvisited.extend(container.values() if isinstance(container, dict) else container)
         return value
 
-    def _owned(self, container: Any, path: str) -> Any:
+    def _owned(self, container: Any) -> Any:
         if id(container) in self._own:
             return container
         if not isinstance(container, dict | list):
-            raise PatchNotApplicable(f"missing path: {path!r}")
+            raise _Missing
         copy = container.copy()
         self._own[id(copy)] = copy
         return copy
@@ -100,34 +102,32 @@ class _Draft:
 
 def _apply(draft: _Draft, operation: Mapping[str, Any]) -> None:
     name = operation.get("op")
-    path = operation.get("path")
-    if not isinstance(name, str) or name not in _OPERATIONS:
-        raise PatchNotApplicable(f"Unexpected kind: {name}")
-    if not isinstance(path, str):
-        raise PatchNotApplicable(f"{name} operation has no path")
+    if not isinstance(name, str):
+        name = "unknown"
     match name:
         case "add":
-            _add(draft, path, operation.get("value"))
+            _add(draft, _path(operation, "path", missing="missing value"), operation.get("value"))
         case "remove":
-            _remove(draft, path)
+            _remove(draft, _path(operation, "path", missing="missing value"))
         case "replace":
-            _replace(draft, path, operation.get("value"))
+            _replace(draft, _path(operation), operation.get("value"))
         case "test":
-            _test(draft, path, operation.get("value"))
+            _test(draft, _path(operation), operation.get("value"))
         case "move":
-            source = _source(operation)
-            value = draft.value(source)
-            _remove(draft, source)
-            _add(draft, path, value)
+            _move(draft, operation)
         case "copy":
-            _copy(draft, _source(operation), path)
+            _copy(draft, operation)
+        case _:
+            raise PatchNotApplicable(f"Unexpected kind: {name}")
 
 
-def _source(operation: Mapping[str, Any]) -> str:
-    source = operation.get("from")
-    if not isinstance(source, str):
-        raise PatchNotApplicable(f"{operation['op']} operation has no from")
-    return source
+def _path(operation: Mapping[str, Any], field: str = "path", missing: str = "") -> str:
+    path = operation.get(field)
+    if isinstance(path, str):
+        return path
+    absent = "operation, missing from field" if field == "from" else "operation missing path field"
+    reason = missing or (f"{absent}: missing value" if path is None else "invalid value")
+    raise PatchNotApplicable(f"{operation['op']} operation failed to decode {field}: {reason}")
 
 
 def _parts(path: str) -> list[str]:
@@ -135,69 +135,155 @@ def _parts(path: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
-def _index(container: list[Any], key: str, path: str, *, one_more: bool = False) -> int:
+def _index(container: list[Any], key: str, *, one_more: bool = False) -> int:
     try:
         index = int(key) if key.isascii() and "_" not in key and key == key.strip() else None
     except ValueError:
         index = None
     if index is None:
-        raise PatchNotApplicable(f"value was not a proper array index: {key!r} in {path!r}")
+        syntax = f"strconv.Atoi: parsing {quote(key)}: invalid syntax"
+        raise _KeyError(f"value was not a proper array index: '{key}': {syntax}" if one_more else syntax)
     size = len(container) + one_more
     if not -size <= index < size:
-        raise PatchNotApplicable(f"unable to access invalid index {index} in {path!r}")
+        raise _KeyError(f"Unable to access invalid index: {index}: invalid index referenced")
     return index + size if index < 0 else index
 
 
-def _get(container: Any, key: str, path: str) -> Any:
+def _child(container: Any, key: str) -> Any:
+    """The container below another one on a path. Raises ``_Missing``."""
+    try:
+        child = _get(container, key)
+    except _KeyError:
+        raise _Missing from None
+    if not isinstance(child, dict | list):
+        raise _Missing
+    return child
+
+
+def _get(container: Any, key: str) -> Any:
+    """A member; null for one that is missing. Raises ``_KeyError`` for an index."""
     if isinstance(container, list):
-        return container[_index(container, key, path)]
+        return container[_index(container, key)]
     if not isinstance(container, dict):
-        raise PatchNotApplicable(f"missing path: {path!r}")
+        raise _Missing
     return container.get(key)
 
 
-def _add(draft: _Draft, path: str, value: Any) -> None:
-    container, key = draft.open(path)
+def _insert(container: Any, key: str, value: Any) -> None:
     if isinstance(container, dict):
         container[key] = value
     elif key == "-":
         container.append(value)
     else:
-        container.insert(_index(container, key, path, one_more=True), value)
+        container.insert(_index(container, key, one_more=True), value)
 
 
-def _remove(draft: _Draft, path: str) -> None:
-    container, key = draft.open(path)
+def _delete(container: Any, key: str) -> None:
     if isinstance(container, list):
-        del container[_index(container, key, path)]
+        del container[_index(container, key)]
     elif key in container:
         del container[key]
     else:
-        raise PatchNotApplicable(f"unable to remove nonexistent key {key!r} of {path!r}")
+        raise _KeyError(f"Unable to remove nonexistent key: {key}: missing value")
+
+
+def _add(draft: _Draft, path: str, value: Any) -> None:
+    try:
+        container, key = draft.open(path)
+        _insert(container, key, value)
+    except _Missing:
+        raise PatchNotApplicable(
+            f'add operation does not apply: doc is missing path: "{path}": missing value'
+        ) from None
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error in add for path: '{path}': {error}") from None
+
+
+def _remove(draft: _Draft, path: str) -> None:
+    try:
+        container, key = draft.open(path)
+        _delete(container, key)
+    except _Missing:
+        reason = f'remove operation does not apply: doc is missing path: "{path}": missing value'
+        raise PatchNotApplicable(reason) from None
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error in remove for path: '{path}': {error}") from None
 
 
 def _replace(draft: _Draft, path: str, value: Any) -> None:
     if path == "":
         if not isinstance(value, dict | list):
-            raise PatchNotApplicable("the whole document can only become an object or a list")
+            raise PatchNotApplicable("replace operation value must be object or array: %!w(<nil>)")
         draft.root = value
         return
-    container, key = draft.open(path)
-    container[_index(container, key, path) if isinstance(container, list) else key] = value
+    try:
+        container, key = draft.open(path)
+        container[_index(container, key) if isinstance(container, list) else key] = value
+    except _Missing:
+        reason = f"replace operation does not apply: doc is missing path: {path}: missing value"
+        raise PatchNotApplicable(reason) from None
+    except _KeyError:
+        reason = f"replace operation does not apply: doc is missing key: {path}: missing value"
+        raise PatchNotApplicable(reason) from None
 
 
-def _copy(draft: _Draft, source: str, path: str) -> None:
-    value = draft.value(source)
+def _move(draft: _Draft, operation: Mapping[str, Any]) -> None:
+    source = _path(operation, "from")
+    try:
+        container, key = draft.open(source)
+    except _Missing:
+        reason = f"move operation does not apply: doc is missing from path: {source}: missing value"
+        raise PatchNotApplicable(reason) from None
+    try:
+        value = _get(container, key)
+        _delete(container, key)
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error in move for path: '{key}': {error}") from None
+    path = _path(operation)
+    try:
+        container, key = draft.open(path)
+        _insert(container, key, value)
+    except _Missing:
+        reason = f"move operation does not apply: doc is missing destination path: {path}: missing value"
+        raise PatchNotApplicable(reason) from None
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error in move for path: '{path}': {error}") from None
+
+
+def _copy(draft: _Draft, operation: Mapping[str, Any]) -> None:
+    source = _path(operation, "from")
+    try:
+        value = _get(*draft.find(source))
+    except _Missing:
+        reason = f"copy operation does not apply: doc is missing from path: {source}: missing value"
+        raise PatchNotApplicable(reason) from None
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error in copy for from: '{source}': {error}") from None
+    path = _path(operation, missing="missing value")
     draft.copied_bytes += len(msgspec.json.encode(value))
     if draft.copied_bytes > MAX_COPIED_BYTES:
         raise PatchNotApplicable(
             f"Unable to complete the copy, the accumulated size increase of copy is {draft.copied_bytes}, "
             f"exceeding the limit {MAX_COPIED_BYTES}"
         )
-    _add(draft, path, draft.share(value))
+    shared = draft.share(value)
+    try:
+        container, key = draft.open(path)
+        _insert(container, key, shared)
+    except _Missing:
+        reason = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
+        raise PatchNotApplicable(reason) from None
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error while adding value during copy: {error}") from None
 
 
 def _test(draft: _Draft, path: str, value: Any) -> None:
-    current = draft.root if path == "" else draft.value(path)
+    try:
+        current = draft.root if path == "" else _get(*draft.find(path))
+    except _Missing:
+        reason = f"test operation does not apply: is missing path: {path}: missing value"
+        raise PatchNotApplicable(reason) from None
+    except _KeyError as error:
+        raise PatchNotApplicable(f"error in test for path: '{path}': {error}") from None
     if not deep_equal(current, value):
-        raise PatchNotApplicable(f"testing value {path!r} failed")
+        raise PatchNotApplicable(f"testing value {path} failed: test failed")

@@ -13,14 +13,15 @@
 
 
 class PatchError(ValueError):
-    """A patch that cannot be applied. ``str()`` is the message of the Status."""
+    """A patch that cannot be applied. ``str()`` is the message of the Status; ``detail`` is the error of the library
+    that upstream uses."""
 
     code = 500
     reason = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = self.detail = message
 
 
 class PatchSyntaxError(PatchError):

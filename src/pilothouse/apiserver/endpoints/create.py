@@ -59,8 +59,7 @@ async def create_object(
         query=call.request_info.query,
     )
     await core.admission.admit(write)
-    for field in _SERVER_FIELDS:
-        meta.pop(field, None)
+    meta.pop("selfLink", None)
     now = core.time.now()
     meta["uid"] = core.env.chance.uid()
     meta["creationTimestamp"] = now

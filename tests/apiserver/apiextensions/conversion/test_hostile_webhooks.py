@@ -121,7 +121,7 @@ NO_JSON = "couldn't get version/kind; json parse error: "
         "truncated body": (answers(b"200 OK", b"{}", length=100), "unexpected EOF"),
         "a web page": (answers(b"200 OK\r\nContent-Type: text/html", b"<html></html>"), NO_JSON),
         "no text": (answers(b"200 OK", b"\xff\xfe"), NO_JSON),
-        "an empty answer": (answers(b"200 OK", b""), NO_JSON),
+        "an empty answer": (answers(b"200 OK", b""), "0-length response with status code: 200"),
         "deep": (answers(b"200 OK", b'{"a":' * 100_000), NO_JSON + "exceeded max depth"),
         "too many arrays": (
             answers(b"200 OK", b"[" + b"{}," * 300_000 + b"{}]"),
@@ -138,8 +138,11 @@ NO_JSON = "couldn't get version/kind; json parse error: "
             "which is not an https URL",
         ),
         "endless redirects": (answers(b"307 T\r\nLocation: /again", b""), "stopped after 10 redirects"),
-        "error with a long message": (answers(b"500 E", b"x" * 100_000), 'an error on the server ("' + "x" * 3000),
-        "204 without body": (answers(b"204 N", b""), NO_JSON),
+        "error with a long message": (
+            answers(b"500 E", b"x" * 100_000),
+            'an error on the server ("' + "x" * 2048 + '")',
+        ),
+        "204 without body": (answers(b"204 N", b""), "0-length response with status code: 204"),
         "switches protocols": (answers(b"101 Switching", b""), ""),
         "invalid HTTP": (answers(b"nonsense", b""), ""),
         "a message without an end": (

@@ -63,7 +63,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 Send = Callable[[Target, bytes], Awaitable[tuple[int, bytes]]]
-"""Posts a body and returns status and body of the response; raises ``CallError``. The caller applies the timeout."""
+"""Posts a body and returns status and body of the response; raises ``CallError``. The caller applies the timeout, and
+``check_status``."""
 
 
 def find_target(core: Core, config: Object, timeout: int) -> Target:
@@ -140,7 +141,12 @@ async def send(target: Target, body: bytes) -> tuple[int, bytes]:
         await asyncio.sleep(response.retry_after)
     else:
         response = await _do(target, body)
-    return response.status, bytes(response.body)
+    body = bytes(response.body)
+    check_status(response.status, body, response.content_type)
+    if not body:
+        content_type = response.content_type
+        raise CallError(f"0-length response with status code: {response.status} and content type: {content_type}")
+    return response.status, body
 
 
 async def _do(target: Target, body: bytes) -> "_Response":
@@ -153,7 +159,7 @@ async def _do(target: Target, body: bytes) -> "_Response":
         if method == "POST":
             method = _REDIRECTS[response.status]
         current = _redirected(target, current, response.location)
-    raise _post_error(target, f"stopped after {_MAX_REQUESTS} redirects")
+    raise CallError(f"Post {quote(response.location)}: stopped after {_MAX_REQUESTS} redirects")
 
 
 def _redirected(target: Target, current: Target, location: str) -> Target:
@@ -197,6 +203,8 @@ async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
         raise _post_error(target, str(error) or "the pending responses of webhooks exceed the memory limit") from None
     except (OSError, asyncio.IncompleteReadError, httptools.HttpParserError) as error:
         raise _post_error(target, str(error) or "EOF") from None
+    except httptools.HttpParserUpgrade:
+        raise _post_error(target, "the webhook switched protocols") from None
     finally:
         writer.close()
 
@@ -224,6 +232,7 @@ class _Response:
     def __init__(self) -> None:
         self.status = 0
         self.location = ""
+        self.content_type = ""
         self.has_length = False
         """Whether the headers delimit the body; otherwise it ends with the connection."""
         self.retry_after: int | None = None
@@ -234,6 +243,8 @@ class _Response:
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"location":
             self.location = value.decode("latin-1")
+        elif name.lower() == b"content-type":
+            self.content_type = value.decode("latin-1")
         elif name.lower() in (b"content-length", b"transfer-encoding"):
             self.has_length = True
         elif name.lower() == b"retry-after" and value.isdigit() and len(value) < _MAX_DIGITS:
@@ -339,17 +350,53 @@ def _dial_error(target: Target, error: OSError) -> str:
 _STATUSES = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
-    403: "unknown",
     404: "the server could not find the requested resource",
     405: "the server does not allow this method on the requested resource",
+    406: "the server was unable to respond with a content type that the client supports",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
     503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
 }
+_MAX_ERROR_TEXT = 2048
 
 
-def error_status(status: int, body: bytes) -> CallError:
-    """The error for a status other than 2xx (client-go's ``NewGenericServerResponse``)."""
+def check_status(status: int, body: bytes, content_type: str = "") -> None:
+    """Raise ``CallError`` for a status other than 200 to 206, as client-go's ``transformResponse``: with the message of
+    a Status, or a text by its code, with the body if that is text. ``content_type`` "" is text."""
+    if 200 <= status <= _PARTIAL_CONTENT:
+        return
+    if message := _status_message(body):
+        raise CallError(message)
+    text = "unknown"
+    if not content_type or content_type.startswith("text/"):
+        text = body[:_MAX_ERROR_TEXT].decode(errors="replace").strip() or text
+    if status in (403, 415) or (status == 406 and text != "unknown"):
+        raise CallError(text)
     detail = _STATUSES.get(status)
-    if detail is None:
-        text = body.decode(errors="replace").strip() or "unknown"
+    if detail is None and status >= 500:
         detail = f"an error on the server ({quote(text)}) has prevented the request from succeeding"
-    return CallError(detail)
+    raise CallError(detail or f"the server responded with the status code {status} but did not return more information")
+
+
+_PARTIAL_CONTENT = 206
+
+
+class _ErrorStatus(msgspec.Struct):
+    """The parts of a Status."""
+
+    kind: str = ""
+    apiVersion: str = ""  # noqa: N815  # its name in JSON
+    status: str = ""
+    message: str = ""
+
+
+def _status_message(body: bytes) -> str:
+    """The message of a Status in the body, or ""."""
+    try:
+        error = msgspec.json.decode(body, type=_ErrorStatus)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    is_status = (error.kind, error.apiVersion) == ("Status", "v1") and error.status != "Success"
+    return error.message if is_status else ""

@@ -7,8 +7,6 @@ webhooks are called concurrently.
 """
 
 import asyncio
-import base64
-import binascii
 import copy
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
@@ -22,10 +20,11 @@ from pilothouse.apiserver.admission.dynamic.expressions import Activation, Match
 from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
 from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
+from pilothouse.apiserver.admission.dynamic.responses import VERSIONS, read_patch, rejection, verified_response
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
     CallError,
     Send,
-    error_status,
+    check_status,
     find_target,
     send,
     timed_out,
@@ -51,7 +50,6 @@ with lazy_imports():
     from pilothouse.tracing import propagation
 
 _log = Log("admission-webhook")
-_VERSIONS = ("v1", "v1beta1")
 _CALL_FAILED = 500
 """The code in metrics for a call that failed without a response."""
 
@@ -68,7 +66,7 @@ class Webhook:
         self.reinvoke_if_needed = webhook.get("reinvocationPolicy") == "IfNeeded"
         self.has_side_effects = webhook.get("sideEffects") not in ("None", "NoneOnDryRun")
         versions = webhook.get("admissionReviewVersions") or ()
-        self.version = next((version for version in versions if version in _VERSIONS), "v1")
+        self.version = next((version for version in versions if version in VERSIONS), "v1")
         self.conditions = MatchConditions(Scope(), webhook.get("matchConditions") or ())
         self.criteria = MatchCriteria(
             webhook.get("rules") or (),
@@ -145,9 +143,9 @@ class Webhooks(Plugin):
                 return None
             raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
         _annotate(webhook, response)
-        write.warnings += [text for text in response.get("warnings") or () if isinstance(text, str)]
+        write.warnings += [text or "" for text in response.get("warnings") or ()]
         if response.get("allowed") is not True:
-            denial = _status_error(webhook.name, response.get("status") or {})
+            denial = rejection(webhook.name, response.get("status") or {})
             observe(denial.code, error="no_error")
             raise denial
         observe(200)
@@ -188,67 +186,19 @@ class Webhooks(Plugin):
                     status, body = await self.send(target, msgspec.json.encode(review))
             except TimeoutError:
                 raise timed_out(target) from None
-            if not 200 <= status < 300:
-                raise error_status(status, body)
+            check_status(status, body)
         except CallError as error:
             raise CallError(f"failed to call webhook: {error}") from None
-        return self._verify_admission_response(body, uid, api_version)
-
-    def _verify_admission_response(self, body: bytes, uid: str, api_version: str) -> Object:
-        """The verified ``response`` of an AdmissionReview (``VerifyAdmissionResponse``)."""
-        try:
-            review = msgspec.json.decode(body, type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise CallError(f"failed to call webhook: {error}") from None
-        gvk = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
-        if gvk != f"{api_version}, Kind=AdmissionReview" and api_version.endswith("/v1"):
-            raise _invalid(f"expected webhook response of {api_version}, Kind=AdmissionReview, got {gvk}")
-        response = review.get("response")
-        if not isinstance(response, dict):
-            raise _invalid("webhook response was absent")
-        if api_version.endswith("/v1"):
-            if response.get("uid") != uid:
-                raise _invalid(f"expected response.uid={quote(uid)}, got {quote(str(response.get('uid') or ''))}")
-            self._check_patch(response)
-        return response
-
-    def _check_patch(self, response: Object) -> None:
-        patch, kind = response.get("patch"), response.get("patchType")
-        if self.mutating:
-            if patch and kind is None:
-                raise _invalid("webhook returned response.patch but not response.patchType")
-            if kind is not None and not patch:
-                raise _invalid("webhook returned response.patchType but not response.patch")
-            if kind is not None and kind != "JSONPatch":
-                raise _invalid(f"webhook returned invalid response.patchType of {quote(str(kind))}")
-        elif patch or kind is not None:
-            raise _invalid("validating webhook may not return response.patch")
+        return verified_response(body, webhook.version, uid, mutating=self.mutating)
 
 
 def _annotate(webhook: Webhook, response: Object) -> None:
     """Add the webhook's ``auditAnnotations`` to the audit event, except for invalid keys."""
     annotations = response.get("auditAnnotations")
-    for key, value in annotations.items() if isinstance(annotations, dict) else ():
+    for key, value in (annotations or {}).items():
         name = f"{webhook.name}/{key}"
-        if isinstance(value, str) and not qualified_name_errors(name):
+        if value is not None and not qualified_name_errors(name):
             add_audit_annotation(name, value)
-
-
-def _invalid(reason: str) -> CallError:
-    return CallError(f"received invalid webhook response: {reason}")
-
-
-def _status_error(name: str, status: Object) -> errors.StatusError:
-    """The error for a denial with this Status (``ToStatusErr``, ``webhook/errors/statuserror.go``)."""
-    prefix = f"admission webhook {quote(name)} denied the request"
-    detail = status.get("message") or status.get("reason")
-    code = status.get("code") or 0
-    return errors.StatusError(
-        code if isinstance(code, int) and code >= 400 else 400,
-        status.get("reason") or "",
-        f"{prefix}: {detail}" if detail else f"{prefix} without explanation",
-        details=status.get("details"),
-    )
 
 
 class ValidatingWebhooks(Webhooks):
@@ -343,15 +293,14 @@ class MutatingWebhooks(Webhooks):
             response = await self._call_hook(write, webhook, info, annotation)
         finally:
             self._record_wait(started_at)
-        if response is None or not response.get("patch"):
+        if response is None:
             return False
         try:
-            operations = msgspec.json.decode(base64.b64decode(response["patch"]), type=list[dict[str, Any]])
-        except (binascii.Error, msgspec.DecodeError, TypeError) as error:
+            operations = read_patch(response)
+        except CallError as error:
             if webhook.ignores_failures:
                 return False
-            reason = f"received undecodable patch in webhook response: {error}"
-            raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {reason}") from None
+            raise errors.internal(f"failed calling webhook {quote(webhook.name)}: {error}") from None
         if not operations:
             return False
         if write.obj is None:
@@ -363,7 +312,7 @@ class MutatingWebhooks(Webhooks):
         try:
             patched = apply_json_patch(copy.deepcopy(versioned), operations)
         except PatchError as error:
-            raise errors.internal(error.message) from None
+            raise errors.internal(error.detail) from None
         if info is not write.info:
             patched = await convert(self._core, info, write.info, patched)
         changed = replace_object(self._core, write, patched)

@@ -14,7 +14,7 @@ from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
     CallError,
     Send,
-    error_status,
+    check_status,
     find_target,
     timed_out,
 )
@@ -142,8 +142,7 @@ class WebhookConverter:
         except TimeoutError:
             # Go's http.Client adds this if it has a timeout, which only conversion webhooks set.
             raise CallError(f"{timed_out(target)} (Client.Timeout exceeded while awaiting headers)") from None
-        if not 200 <= status < 300:
-            raise error_status(status, response_body)
+        check_status(status, response_body)
         return response_body
 
 
