@@ -95,15 +95,10 @@ HASHES = ("58b9955788", "5695789457")
 
 
 def plain(record: Record) -> Record:
-    """A new object without its namespace, which is in the path; and a claim without what other controllers have put
-    into it when it is written: a finalizer, a volume."""
-    if record.verb == "create" and record.resource != "events":
-        body: dict[str, Any] = copy.deepcopy(record.body)
-        body["metadata"].pop("namespace", None)
-        return replace(record, body=body)
+    """A claim without what other controllers have put into it when it is written: a finalizer, a volume."""
     if record.resource != "persistentvolumeclaims" or record.verb != "update":
         return record
-    body = copy.deepcopy(record.body)
+    body: dict[str, Any] = copy.deepcopy(record.body)
     body["metadata"].pop("finalizers", None)
     body["metadata"].pop("annotations", None)
     body["spec"].pop("volumeName", None)

@@ -32,6 +32,7 @@ class _Template(View, frozen=True):
 class _NewMeta(NewObject, frozen=True):
     generate_name: str = ""
     name: str = ""
+    namespace: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
@@ -52,11 +53,13 @@ class NoLabels(ValueError):
     """A template without labels: its pods could never be found again."""
 
 
-def pod_body(template: msgspec.Raw | bytes, owner_name: str, controller: OwnerReference, *, name: str = "") -> bytes:
+def pod_body(
+    template: msgspec.Raw | bytes, owner_name: str, controller: OwnerReference, *, name: str = "", namespace: str = ""
+) -> bytes:
     """The pod that a template describes: its labels, annotations and finalizers, and its spec byte for byte.
 
     The name is generated from the owner's unless one is given; ``generateName`` is set in both cases, as upstream does.
-    Raises ``NoLabels``.
+    Upstream's bodies have the namespace only if the controller names its pods. Raises ``NoLabels``.
     """
     read = _template.decode(template)
     meta = read.metadata
@@ -74,6 +77,7 @@ def pod_body(template: msgspec.Raw | bytes, owner_name: str, controller: OwnerRe
         metadata=_NewMeta(
             generate_name=generate_name,
             name=name,
+            namespace=namespace,
             labels=meta.labels,
             annotations=meta.annotations,
             owner_references=(controller,),

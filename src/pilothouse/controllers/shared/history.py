@@ -98,15 +98,18 @@ def template_in(data: bytes | msgspec.Raw) -> bytes:
 
 def new_revision(
     *,
-    namespace: str,
     name: str,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
     owner: OwnerReference,
     data: bytes,
     number: int,
+    namespace: str = "",
 ) -> bytes:
-    metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    """Upstream's bodies have the namespace for DaemonSets only."""
+    metadata: dict[str, Any] = {"name": name, "labels": dict(labels)}
+    if namespace:
+        metadata["namespace"] = namespace
     if annotations:
         metadata["annotations"] = dict(annotations)
     metadata["ownerReferences"] = [owner]

@@ -423,7 +423,9 @@ class _Apply:
             revision=revision.metadata.name,
             claims=self._sync.blueprint.claims,
         )
-        return pod_body(template, meta.name, new_controller_reference(meta, STATEFUL_SETS), name=pod)
+        return pod_body(
+            template, meta.name, new_controller_reference(meta, STATEFUL_SETS), name=pod, namespace=meta.namespace
+        )
 
 
 build = StatefulSetController

@@ -153,7 +153,6 @@ class StatefulHistory:
             suffix = revision_hash(blueprint.patch, collisions)
             name = revision_name(meta.name, suffix)
             body = new_revision(
-                namespace=meta.namespace,
                 name=name,
                 labels={**blueprint.template_labels, HASH_LABEL: suffix},
                 annotations=meta.annotations,
