@@ -154,10 +154,39 @@ def test_action_escapes_the_cluster_name(tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == (words, 3)
 
 
+def test_action_takes_over_a_runner_that_keeps_its_machine(tmp_path: Path) -> None:
+    """Clusters that a killed job left there are deleted once for each job, and those of other runners are not."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    (step,) = [step for step in action["runs"]["steps"] if step["name"] == "Take over the runner"]
+    program = tmp_path / "pilothouse"
+    program.write_text('#!/bin/sh\necho "$*" in "$XDG_STATE_HOME" with "$KUBECONFIG"\n')
+    program.chmod(0o755)
+    (tmp_path / "temp/pilothouse").mkdir(parents=True)
+    environment = {
+        **os.environ, "HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNNER_NAME": "east/1 b",
+        "RUNNER_TEMP": str(tmp_path / "temp"), "GITHUB_ENV": str(tmp_path / "env"), "RUNNER_ENVIRONMENT": "self-hosted",
+    }  # fmt: skip
+    environment.pop("KUBECONFIG", None)
+    slot = tmp_path / ".pilothouse-ci/east_1_b"
+
+    def run(**changed: str) -> str:
+        done = subprocess.run(
+            [*BASH, step["run"]], env={**environment, **changed}, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert run(RUNNER_ENVIRONMENT="github-hosted") == ""
+    assert run() == f"delete cluster --all in {slot} with {slot}/config\n"
+    assert (
+        tmp_path / "env"
+    ).read_text() == f"XDG_STATE_HOME={slot}\nKUBECONFIG={slot}/config:{tmp_path}/.kube/config\n"
+    assert run() == "", "a job that uses it twice keeps its first cluster"
+
+
 @pytest.mark.slow
 def test_action_creates_the_cluster_from_its_inputs(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
-    (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
+    take, step = action["runs"]["steps"][-2:]
     inputs = {
         **{name: name_of_input.get("default", "") for name, name_of_input in action["inputs"].items()},
         "name": "of-the-action", "flags": "--nodes 1\n--node-prefix=worker-\n", "manifests": "a b.yaml\n\n",
@@ -176,15 +205,22 @@ def test_action_creates_the_cluster_from_its_inputs(tmp_path: Path) -> None:
         **os.environ, **{name: filled(text) for name, text in step["env"].items()},
         "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "RUNNER_TEMP": str(tmp_path),
         "GITHUB_OUTPUT": str(tmp_path / "output"), "PATH": f"{programs}:{os.environ['PATH']}",
+        "GITHUB_ENV": str(tmp_path / "env"), "RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_NAME": "one",
     }  # fmt: skip
     environment.pop("KUBECONFIG", None)
 
     def run(*words: str) -> str:
+        if (tmp_path / "env").exists():
+            environment.update(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     try:
+        run(*BASH, take["run"])
+        run(*BASH, step["run"])
+        (tmp_path / "pilothouse/taken").unlink()  # the job is killed, and its cluster runs on
+        run(*BASH, take["run"])
         run(*BASH, step["run"])
         outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
         assert outputs["context"] == "pilothouse-of-the-action"
