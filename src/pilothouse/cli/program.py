@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
+from pilothouse.api import packaged
 from pilothouse.cli import standard_streams
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
 from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, return_large_blocks
+from pilothouse.env.rest import load_rest
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -159,10 +161,18 @@ def _print_error(message: str, program: str, code: int) -> None:
     print(f"Error: {lines}{hint}", file=sys.stderr)
 
 
+async def _survive_its_files() -> None:
+    """A program that runs on is neither changed by an upgrade of its files nor ended by their deletion."""
+    await asyncio.sleep(_START_SECONDS)
+    packaged.keep_open()
+    await load_rest()
+
+
 async def _until_signal(work: Coroutine[Any, Any, int], waits: bool) -> int:
     loop = asyncio.get_running_loop()
     loop.call_later(_START_SECONDS, end_startup)
     task = loop.create_task(work, name="program")
+    loading = None if waits else loop.create_task(_survive_its_files(), name="modules")
     received = 0
 
     def on_signal(number: int) -> None:
@@ -183,3 +193,6 @@ async def _until_signal(work: Coroutine[Any, Any, int], waits: bool) -> int:
     except BaseExceptionGroup as group:
         # Programs are nested task groups; show the first failure in them.
         raise first_of(group) from None
+    finally:
+        if loading is not None:
+            loading.cancel()

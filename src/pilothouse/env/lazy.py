@@ -28,6 +28,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 _lock = threading.Lock()
@@ -86,7 +87,15 @@ def _load(lazy: LazyModule) -> Any:
         importer = lazy._block.importer
         if getattr(importer.get("__spec__"), "_initializing", False):
             raise ImportError(f"{importer['__name__']} uses {lazy._name} while it is imported itself: not lazily")
-        module = importlib.import_module(lazy._name)
+        try:
+            module = importlib.import_module(lazy._name)
+        except ModuleNotFoundError as error:
+            if Path(__file__).exists():
+                raise
+            folder = Path(__file__).parents[1]
+            raise ImportError(
+                f"{folder} was deleted while this program runs: install it again and restart ({error})"
+            ) from error
         for submodule in lazy._submodules:
             importlib.import_module(submodule)
         object.__setattr__(lazy, "_loaded", module)
