@@ -211,7 +211,8 @@ def test_action_creates_the_cluster_from_its_inputs(tmp_path: Path) -> None:
 
     def run(*words: str) -> str:
         if (tmp_path / "env").exists():
-            environment.update(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines())
+            for line in (tmp_path / "env").read_text().splitlines():
+                name, _equals, environment[name] = line.partition("=")
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
