@@ -86,7 +86,7 @@ async def test_number_of_queued_evaluations_is_limited(sandbox: Sandbox) -> None
     assert sum(isinstance(answer, Busy) for answer in answers) == 12
 
 
-def _given(sandbox: Sandbox | None) -> Sandbox | None:
+def _get_evaluator(sandbox: Sandbox | None) -> Sandbox | None:
     return sandbox
 
 
@@ -126,7 +126,7 @@ async def test_errors_are_the_same_with_and_without_the_process(
     result = []
     for evaluator in (sandbox, None):
         with pytest.raises(CompileError) as error:
-            await DYNAMIC.compile_in_background(expression, partial(_given, evaluator))
+            await DYNAMIC.compile_in_background(expression, partial(_get_evaluator, evaluator))
         result.append(str(error.value))
     assert result[0] == result[1]
     assert result[0].startswith(problem)

@@ -100,7 +100,7 @@ def user(tmp_path: Path) -> Iterator[User]:
     user.run("delete", "cluster", "--all")
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -128,7 +128,7 @@ def test_three_clusters_and_an_unchanged_kubeconfig(user: User) -> None:
 
     user.run("delete", "cluster", "two", "three")
     assert user.listed() == {"one": "Running"}
-    assert [gone(pid) for pid in processes] == [False, True, True]
+    assert [has_ended(pid) for pid in processes] == [False, True, True]
     assert yaml.safe_load(user.kubeconfig.read_text())["current-context"] == "pilothouse-one"
 
     user.run("delete", "cluster", "one")
@@ -243,7 +243,7 @@ def test_commands_that_are_interrupted(user: User) -> None:
             pid = user.started_process("q")
             command.send_signal(number)
             assert command.wait(60) == code
-        assert gone(pid) is (number == signal.SIGTERM)
+        assert has_ended(pid) is (number == signal.SIGTERM)
         assert user.listed() == ({} if number == signal.SIGTERM else {"q": "Interrupted"})
     assert "`pilothouse start q` completes it" in user.run(*create, code=1)
     assert "kubectl --context pilothouse-q get nodes" in user.run("start", "q")

@@ -44,12 +44,12 @@ def write(path: Path, document: object) -> str:
     return str(path)
 
 
-def found(tmp_path: Path, document: object, **options: Any) -> ConnectionInfo:
+def connection_info(tmp_path: Path, document: object, **options: Any) -> ConnectionInfo:
     return find(kubeconfig=write(tmp_path / "config", document), environ={}, **options)
 
 
 def test_one_file(tmp_path: Path) -> None:
-    info = found(tmp_path, config(cluster={"server": "https://api.example/prefix/"}, user={"token": "t"}))
+    info = connection_info(tmp_path, config(cluster={"server": "https://api.example/prefix/"}, user={"token": "t"}))
     assert str(info.endpoint) == "https://api.example/prefix"
     assert (info.endpoint.port, info.namespace) == (443, "ns-one")
     assert info.login(Env()).current() == b"Authorization: Bearer t\r\n"
@@ -57,7 +57,7 @@ def test_one_file(tmp_path: Path) -> None:
 
 def test_json_is_accepted_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
     document = json.dumps({**config(), "preferences": {}, "extensions": None, "colour": "blue"}, indent=1)
-    assert found(tmp_path, document).endpoint.host == "api.example"
+    assert connection_info(tmp_path, document).endpoint.host == "api.example"
 
 
 def test_first_file_with_an_entry_wins(tmp_path: Path) -> None:
@@ -85,13 +85,13 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
 def test_context_and_server_overrides(tmp_path: Path) -> None:
     document = config()
     document["contexts"].append({"name": "two", "context": {"cluster": "one", "user": "one", "namespace": "other"}})
-    info = found(tmp_path, document, context="two", master="http://127.0.0.1:8080")
+    info = connection_info(tmp_path, document, context="two", master="http://127.0.0.1:8080")
     assert (info.namespace, str(info.endpoint)) == ("other", "http://127.0.0.1:8080")
 
 
 def test_impersonation_headers(tmp_path: Path) -> None:
     user = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"example.org/x": ["1", "2"]}}
-    assert found(tmp_path, config(user=user)).headers == (
+    assert connection_info(tmp_path, config(user=user)).headers == (
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "a"),
@@ -120,7 +120,7 @@ def test_impersonation_headers(tmp_path: Path) -> None:
 )
 def test_credentials(tmp_path: Path, user: dict[str, Any], kind: type) -> None:
     (tmp_path / "token").write_text("from-file\n")
-    assert type(found(tmp_path, config(user=user)).login(Env())) is kind
+    assert type(connection_info(tmp_path, config(user=user)).login(Env())) is kind
 
 
 V1 = "client.authentication.k8s.io/v1"
@@ -200,7 +200,7 @@ V1 = "client.authentication.k8s.io/v1"
 def test_error_messages(tmp_path: Path, document: object, message: str) -> None:
     (tmp_path / "empty").touch()
     with pytest.raises(ConfigError, match=message) as caught:
-        found(tmp_path, document).transport(Env())
+        connection_info(tmp_path, document).transport(Env())
     assert str(tmp_path / "config") in str(caught.value)
 
 
@@ -213,7 +213,7 @@ def test_expired_client_certificate_error_has_its_date(tmp_path: Path) -> None:
     }
     message = r"user 'one': client-certificate-data expired on \d{4}-\d\d-\d\d .* UTC; get a new kubeconfig or renew"
     with pytest.raises(ConfigError, match=message):
-        found(tmp_path, config(user=user)).transport(Env())
+        connection_info(tmp_path, config(user=user)).transport(Env())
 
 
 def test_mismatching_key_is_an_error(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_mismatching_key_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.crt").write_bytes(certificate)
     (tmp_path / "b.key").write_bytes(key)
     with pytest.raises(ConfigError, match="certificate and key do not belong together"):
-        found(tmp_path, config(user={"client-certificate": "a.crt", "client-key": "b.key"})).transport(Env())
+        connection_info(tmp_path, config(user={"client-certificate": "a.crt", "client-key": "b.key"})).transport(Env())
 
 
 @cases(

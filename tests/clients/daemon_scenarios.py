@@ -89,10 +89,10 @@ class KubectlCluster:
         expected = sorted(nodes)
         available = len(expected) if wanted is None else wanted
 
-        def there() -> bool:
+        def pods_are_placed() -> bool:
             return self.places() == expected == sorted(target(pod) for pod in self.pods())
 
-        until(there, why)
+        until(pods_are_placed, why)
         until(lambda: self.status().get("numberAvailable", 0) == available, f"the status says so: {why}")
 
     def on(self, node: str) -> Doc:

@@ -77,7 +77,7 @@ def neighbour(server: Target) -> Iterator[None]:
     waits: list[float] = []
     over = threading.Event()
 
-    def ask() -> None:
+    def poll() -> None:
         while not over.is_set():
             began = time.monotonic()
             waits.append(float("inf"))
@@ -85,7 +85,7 @@ def neighbour(server: Target) -> Iterator[None]:
             waits[-1] = time.monotonic() - began
             over.wait(0.02)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=poll)
     thread.start()
     yield
     over.set()

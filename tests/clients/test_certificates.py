@@ -30,7 +30,7 @@ def certificate(terminal: Terminal, name: str) -> bytes:
     return base64.b64decode(terminal("get", "csr", name, "-o", "jsonpath={.status.certificate}"))
 
 
-def who(terminal: Terminal, directory: Path, name: str) -> tuple[str, list[str]]:
+def whoami(terminal: Terminal, directory: Path, name: str) -> tuple[str, list[str]]:
     """The user that the server authenticates by this request's certificate alone."""
     (directory / "it.crt").write_bytes(certificate(terminal, name))
     (directory / "it.key").write_bytes(key_pem())
@@ -50,7 +50,7 @@ def test_manually_approved_user_certificate_authenticates(here: tuple[Terminal, 
     assert certificate(terminal, "jane") == b""
     terminal("certificate", "approve", "jane")
     until(lambda: "Approved,Issued" in terminal("get", "csr", "jane"), "it is issued")
-    assert who(terminal, directory, "jane") == ("jane", ["dev", "system:authenticated"])
+    assert whoami(terminal, directory, "jane") == ("jane", ["dev", "system:authenticated"])
 
 
 def test_denied_request_gets_no_certificate(here: tuple[Terminal, Path]) -> None:
@@ -72,4 +72,4 @@ def test_auto_approved_kubelet_certificate_authenticates(here: tuple[Terminal, P
     joins = ("--as=system:bootstrap:abcdef", "--as-group=system:bootstrappers", "--as-group=system:authenticated")
     terminal("create", "-f", "-", *joins, stdin=document("joins", request_pem("system:node:node-9"), KUBELET_CLIENT))
     until(lambda: "Approved,Issued" in terminal("get", "csr", "joins"), "it is approved and issued")
-    assert who(terminal, directory, "joins") == ("system:node:node-9", ["system:authenticated", "system:nodes"])
+    assert whoami(terminal, directory, "joins") == ("system:node:node-9", ["system:authenticated", "system:nodes"])

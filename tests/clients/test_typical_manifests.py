@@ -66,7 +66,7 @@ class NamespaceKubectl(Terminal):
             for condition in self.get(*words)["status"]["conditions"]
         }
 
-    def comes_up(self) -> None:
+    def wait_until_ready(self) -> None:
         for workload in ("deployment/web", "statefulset/db", "daemonset/agent"):
             self("rollout", "status", workload, "--timeout=25s")
         self("wait", "--for=condition=complete", "job/convert", "--timeout=20s")
@@ -94,7 +94,7 @@ def test_all_manifests_are_applied_and_become_ready(desk: NamespaceKubectl) -> N
     words = desk.apply()
     assert len(words) == OBJECTS
     assert set(words.values()) == {"created"}
-    desk.comes_up()
+    desk.wait_until_ready()
 
 
 def test_pods_have_the_requested_spec(desk: NamespaceKubectl) -> None:
@@ -277,6 +277,6 @@ def test_server_side_apply_creates_everything(desk: NamespaceKubectl) -> None:
     assert len(tried) == OBJECTS
     assert "secret/passwords" not in desk("--namespace=fresh", "get", "secrets", "-o", "name")
     assert set(desk.apply("--server-side").values()) == {"serverside-applied"}
-    desk.comes_up()
+    desk.wait_until_ready()
     entries = desk.get("deployment", "web", "--show-managed-fields")["metadata"]["managedFields"]
     assert ("kubectl", "Apply") in {(entry["manager"], entry["operation"]) for entry in entries}

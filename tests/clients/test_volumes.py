@@ -52,11 +52,11 @@ def test_conflicting_selinux_labels_emit_events(stage: VolumeCluster) -> None:
     assert "SELinuxLabelConflict" not in stage.event_reasons("web")
     stage("patch", "csidriver", PROVISIONER, "--type=merge", "-p", '{"spec":{"seLinuxMount":true}}')
 
-    def is_told(name: str, other: str) -> bool:
+    def has_event(name: str, other: str) -> bool:
         text = (
             f'SELinuxLabel ":::{levels[name]}" conflicts with pod {other} that uses the same volume as this pod with '
         )
         return f'{text}SELinuxLabel ":::{levels[other]}".' in stage("describe", "pod", name)
 
-    until(lambda: is_told("web", "backup"), "one is told of the other")
-    until(lambda: is_told("backup", "web"), "and the other of the one")
+    until(lambda: has_event("web", "backup"), "one is told of the other")
+    until(lambda: has_event("backup", "web"), "and the other of the one")

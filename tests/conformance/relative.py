@@ -21,13 +21,13 @@ class RelativeClient(EtcdClient):
     async def range(self, request: Any, **options: Any) -> Any:
         if request.revision:
             request.revision += self.base
-        return self._shown(await super().range(request, **options))
+        return self._relative(await super().range(request, **options))
 
     async def txn(self, request: Any, **options: Any) -> Any:
         for compare in request.compare:
             if compare.target == messages.MODIFIED and compare.mod_revision:
                 compare.mod_revision += self.base
-        answer = self._shown(await super().txn(request, **options))
+        answer = self._relative(await super().txn(request, **options))
         for response in answer.responses:
             self._pairs(response.response_range.kvs)
         return answer
@@ -35,7 +35,7 @@ class RelativeClient(EtcdClient):
     def watch(self) -> Any:
         return RelativeStream(super().watch(), self)
 
-    def _shown(self, answer: Any) -> Any:
+    def _relative(self, answer: Any) -> Any:
         answer.header.revision -= self.base
         self._pairs(getattr(answer, "kvs", ()))
         return answer
@@ -61,7 +61,7 @@ class RelativeStream:
     async def read(self) -> Any:
         response = await self._stream.read()
         if hasattr(response, "header"):
-            self._client._shown(response)
+            self._client._relative(response)
             self._client._pairs(event.kv for event in response.events)
         return response
 

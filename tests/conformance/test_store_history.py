@@ -97,12 +97,12 @@ async def test_on_commit_runs_after_visibility_and_before_the_writer(store: Stor
 
 @pytest.mark.parametrize("kind", [MEMORY, INLINE])
 def test_failing_hook_stops_a_simulation_but_not_the_writer(kind: str, tmp_path: Path) -> None:
-    def judge(_changes: list[Change]) -> None:
+    def check(_changes: list[Change]) -> None:
         raise AssertionError("two controllers on one pod")
 
     async def main(env: Env) -> None:
         async with opened(env, kind, tmp_path / "data") as store:
-            store.on_commit.append(judge)
+            store.on_commit.append(check)
             try:
                 await put(store, "/pods/default/a")
             except AssertionError:  # pragma: no cover

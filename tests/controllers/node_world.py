@@ -183,11 +183,11 @@ def fixture_of(make: Callable[[Env], contextlib.AbstractAsyncContextManager[Any]
     """A fixture with the value of the context manager ``make``."""
 
     @pytest.fixture
-    async def made(env: Env) -> AsyncIterator[Any]:
+    async def fixture(env: Env) -> AsyncIterator[Any]:
         async with make(env) as new_world:
             yield new_world
 
-    return made
+    return fixture
 
 
 def started(

@@ -85,17 +85,17 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
     pod_object = pod(**_waiting())
     running_pod = runtime_pod(pod_object, until=0)
 
-    def shown() -> tuple[str, str]:
+    def waiting_state() -> tuple[str, str]:
         (container,) = status(pod_object, running_pod, instant(0), "10.0.0.1", "10.1.0.1")["status"][
             "containerStatuses"
         ]
         return container["state"]["waiting"]["reason"], container["state"]["waiting"]["message"]
 
     failed = f"rpc error: code = NotFound desc = {_NOT_FOUND}"
-    assert shown() == ("ErrImagePull", failed)
+    assert waiting_state() == ("ErrImagePull", failed)
     assert running_pod.sandbox, "the pod has its address before its images are pulled"
     advance(running_pod, 1)
-    assert shown() == ("ImagePullBackOff", f'Back-off pulling image "webserver:404": ErrImagePull: {failed}')
+    assert waiting_state() == ("ImagePullBackOff", f'Back-off pulling image "webserver:404": ErrImagePull: {failed}')
     assert [(h.warning, h.reason, h.message) for h in running_pod.events] == [
         (False, "Pulling", 'Pulling image "webserver:404"'),
         (True, "Failed", f'Failed to pull image "webserver:404": {failed}'),

@@ -32,15 +32,15 @@ PROFILE = Profile(accept_delay=1, start_delay=2, ready_delay=4, stop_delay=8, re
 ALL = dict.fromkeys(pod_status.OWNED, "True")
 
 
-def seen(phase: str = "Pending", conditions: dict[str, str] | None = None, **parts: Any) -> NodePod:
+def bound_pod(phase: str = "Pending", conditions: dict[str, str] | None = None, **parts: Any) -> NodePod:
     listed = [{"type": k, "status": v, "observedGeneration": 3} for k, v in (conditions or {}).items()]
     return pod(status={"phase": phase, "conditions": listed, "startTime": "2026-01-01T12:00:00Z"}, **parts)
 
 
-def synced(pod_object: NodePod, steps_taken: bool, written_at: float = 0.0) -> PodSyncStatus:
-    """A cached pod observed at 0, and if ``taken`` its state at that time."""
+def synced(pod_object: NodePod, with_state: bool, written_at: float = 0.0) -> PodSyncStatus:
+    """A cached pod observed at 0, and, ``with_state``, its state at that time."""
     sync_status = PodSyncStatus(uid="u", behaviour=behaviour_of(pod_object, PROFILE), annotations={}, seen_at=0.0)
-    if steps_taken:
+    if with_state:
         sync_status.runtime_pod = runtime_pod(pod_object, PROFILE, until=written_at)
         sync_status.written = pod_status.fingerprint(sync_status.runtime_pod, None)
     return sync_status
@@ -54,36 +54,36 @@ NEW = {**UNREADY, "PodReadyToStartContainers": "False"}
 @cases(
     "pod_object, written_at, now, expected",
     {
-        "bound: not seen yet": (seen(), None, 0.25, Wait(0.75)),
-        "bound: admitted in time": (seen(), None, 1, ADMIT),
-        "admitted: containers are being created": (seen(conditions=NEW), 0, 1, Wait(1)),
-        "admitted: containers running": (seen(conditions=NEW), 0, 2, WRITE_STATUS),
-        "running: not ready yet": (seen("Running", UNREADY), 2, 5, Wait(1)),
-        "running: ready": (seen("Running", UNREADY), 2, 6, WRITE_STATUS),
-        "ready: nothing to do": (seen("Running", ALL), 6, 99, IDLE),
-        "ready: contradicted": (seen("Running", {**ALL, "Ready": "False"}), 6, 99, Wait(10)),
+        "bound: not seen yet": (bound_pod(), None, 0.25, Wait(0.75)),
+        "bound: admitted in time": (bound_pod(), None, 1, ADMIT),
+        "admitted: containers are being created": (bound_pod(conditions=NEW), 0, 1, Wait(1)),
+        "admitted: containers running": (bound_pod(conditions=NEW), 0, 2, WRITE_STATUS),
+        "running: not ready yet": (bound_pod("Running", UNREADY), 2, 5, Wait(1)),
+        "running: ready": (bound_pod("Running", UNREADY), 2, 6, WRITE_STATUS),
+        "ready: nothing to do": (bound_pod("Running", ALL), 6, 99, IDLE),
+        "ready: contradicted": (bound_pod("Running", {**ALL, "Ready": "False"}), 6, 99, Wait(10)),
         "ready: a gate becomes false, reported immediately": (
-            seen("Running", {**ALL, "lb": "False"}, **GATED),
+            bound_pod("Running", {**ALL, "lb": "False"}, **GATED),
             6,
             99,
             WRITE_STATUS,
         ),
         "a false gate already reported": (
-            seen("Running", {**ALL, "Ready": "False", "lb": "False"}, **GATED),
+            bound_pod("Running", {**ALL, "Ready": "False", "lb": "False"}, **GATED),
             6,
             99,
             IDLE,
         ),
-        "terminated by another client": (seen("Failed"), 0, 99, IDLE),
-        "deleted before it was seen": (seen(grace=30), None, 0, ADMIT),
-        "deleted before it ran": (seen(conditions=NEW, grace=30), 0, 0, WRITE_STATUS),
-        "deleted while running: probed on": (seen("Running", UNREADY, grace=30), 2, 2, Wait(4)),
-        "deleted while running: stops gradually": (seen("Running", ALL, grace=30), 6, 6, Wait(8)),
-        "deleted while running: at most its grace period": (seen("Running", ALL, grace=3), 6, 6, Wait(3)),
-        "forced: killed at once": (seen("Running", ALL, grace=0), 6, 6, WRITE_STATUS),
-        "stopped: cleaning up": (seen("Succeeded", grace=30), None, 0, Wait(16)),
-        "terminated, with finalizers": (seen("Failed", grace=0, finalizers=("hold",)), None, 99, IDLE),
-        "terminated, without finalizers: deleted later": (seen("Failed", grace=0), None, 99, Wait(16)),
+        "terminated by another client": (bound_pod("Failed"), 0, 99, IDLE),
+        "deleted before it was seen": (bound_pod(grace=30), None, 0, ADMIT),
+        "deleted before it ran": (bound_pod(conditions=NEW, grace=30), 0, 0, WRITE_STATUS),
+        "deleted while running: probed on": (bound_pod("Running", UNREADY, grace=30), 2, 2, Wait(4)),
+        "deleted while running: stops gradually": (bound_pod("Running", ALL, grace=30), 6, 6, Wait(8)),
+        "deleted while running: at most its grace period": (bound_pod("Running", ALL, grace=3), 6, 6, Wait(3)),
+        "forced: killed at once": (bound_pod("Running", ALL, grace=0), 6, 6, WRITE_STATUS),
+        "stopped: cleaning up": (bound_pod("Succeeded", grace=30), None, 0, Wait(16)),
+        "terminated, with finalizers": (bound_pod("Failed", grace=0, finalizers=("hold",)), None, 99, IDLE),
+        "terminated, without finalizers: deleted later": (bound_pod("Failed", grace=0), None, 99, Wait(16)),
     },
 )
 def test_next_step(pod_object: NodePod, written_at: float | None, now: float, expected: Step) -> None:
@@ -93,7 +93,7 @@ def test_next_step(pod_object: NodePod, written_at: float | None, now: float, ex
 
 
 def test_stopped_pods_are_removed_once_after_their_delay() -> None:
-    pod_object = seen("Succeeded", grace=30)
+    pod_object = bound_pod("Succeeded", grace=30)
     sync_status = synced(pod_object, False)
     sync_status.ended_at = 4.0
     observe(pod_object, sync_status, 20.0)
@@ -104,11 +104,11 @@ def test_stopped_pods_are_removed_once_after_their_delay() -> None:
 
 def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
     profile = Profile(stop_delay=60)
-    sync_status = synced(seen("Running", ALL), True, 6.0)
-    sync_status.behaviour = behaviour_of(seen(), profile)
+    sync_status = synced(bound_pod("Running", ALL), True, 6.0)
+    sync_status.behaviour = behaviour_of(bound_pod(), profile)
     steps = []
     for now, grace in ((100, 50), (110, 50), (120, 5), (122, 5), (125, 5)):
-        pod_object = seen("Running", ALL, grace=grace)
+        pod_object = bound_pod("Running", ALL, grace=grace)
         observe(pod_object, sync_status, float(now))
         steps.append(decide(pod_object, sync_status, float(now), profile))
     assert steps == [Wait(50), Wait(40), Wait(5), Wait(3), WRITE_STATUS]
@@ -117,7 +117,7 @@ def test_a_shorter_grace_period_counts_from_when_it_is_given() -> None:
 
 
 def test_a_deadline_ends_the_pod() -> None:
-    pod_object = seen("Running", ALL, activeDeadlineSeconds=60)
+    pod_object = bound_pod("Running", ALL, activeDeadlineSeconds=60)
     sync_status = synced(pod_object, True, 6.0)
     update_deadline(pod_object, sync_status, instant(0.0))
     observe(pod_object, sync_status, 50.0)
@@ -125,8 +125,8 @@ def test_a_deadline_ends_the_pod() -> None:
     assert decide(pod_object, sync_status, 60.0, PROFILE) == WRITE_STATUS
     assert sync_status.failure is not None
     assert sync_status.failure.reason == "DeadlineExceeded"
-    sync_status = synced(seen(), True)
-    update_deadline(seen(), sync_status, instant(0.0))
+    sync_status = synced(bound_pod(), True)
+    update_deadline(bound_pod(), sync_status, instant(0.0))
     assert math.isinf(sync_status.deadline_at)
 
 
@@ -171,10 +171,10 @@ def test_pods_that_are_new_or_over_have_no_containers_to_recover(status: dict[st
     st.none() | st.integers(0, 60),
     st.floats(0, 1e6),
 )
-def test_a_wait_ends_and_an_end_is_an_end(steps_taken: bool, phase: str, grace: int | None, now: float) -> None:
+def test_a_wait_ends_and_an_end_is_an_end(with_state: bool, phase: str, grace: int | None, now: float) -> None:
     """After the returned delay the step is not another wait; terminal phases are never overwritten."""
-    pod_object = seen(phase, ALL, grace=grace)
-    sync_status = synced(pod_object, steps_taken)
+    pod_object = bound_pod(phase, ALL, grace=grace)
+    sync_status = synced(pod_object, with_state)
     observe(pod_object, sync_status, now)
     step = decide(pod_object, sync_status, now, PROFILE)
     for _ in range(6):  # each wait may be for another thing, and rounding may leave a rest

@@ -80,7 +80,7 @@ class Caller:
         self._connection.close()
 
 
-def shown(port: int) -> str:
+def served_certificate(port: int) -> str:
     """The certificate that a new connection gets."""
     return ssl.get_server_certificate((LOOPBACK, port), timeout=10)
 
@@ -104,7 +104,7 @@ async def test_certificates_are_rotated_in_all_replicas_while_they_serve(
             while (new := await secret_of(client)) == kept:  # noqa: ASYNC110  # nothing else says so
                 await asyncio.sleep(0.02)
             for port in (first, second):
-                while await asyncio.to_thread(shown, port) not in new.serving.certificate.decode():  # noqa: ASYNC110
+                while await asyncio.to_thread(served_certificate, port) not in new.serving.certificate.decode():  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         assert await asyncio.to_thread(caller.call), "a connection from before goes on"
         for item in (caller, other):
@@ -123,7 +123,7 @@ async def test_certificates_of_others_are_files(client: Client, tmp_path: Path) 
         new = issue_server(authority, [HOST], now)
         new.save(tmp_path / "tls.crt", tmp_path / "tls.key")
         async with asyncio.timeout(20):
-            while await asyncio.to_thread(shown, port) not in new.certificate.decode():  # noqa: ASYNC110
+            while await asyncio.to_thread(served_certificate, port) not in new.certificate.decode():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
     assert (await client.list(SECRETS, "default")).items == ()
 

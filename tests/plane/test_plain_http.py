@@ -12,7 +12,7 @@ from pilothouse.plane.served import ServedApiServer, ServedOptions
 pytestmark = pytest.mark.real_loop
 
 
-def _ask(headers: list[tuple[bytes, bytes]]) -> tuple[int, list[Any]]:
+def _request(headers: list[tuple[bytes, bytes]]) -> tuple[int, list[Any]]:
     """The response, and the headers that the application received."""
     requests: list[Any] = []
     status = 0
@@ -57,7 +57,7 @@ LOGIN = (b"authorization", b"Bearer secret")
 )
 def test_callers_who_name_this_machine_are_the_administrator(host: str) -> None:
     headers = [(b"host", host.encode())]
-    assert _ask(headers) == (200, [[*headers, LOGIN]])
+    assert _request(headers) == (200, [[*headers, LOGIN]])
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def test_callers_who_name_this_machine_are_the_administrator(host: str) -> None:
     ],
 )
 def test_callers_that_name_another_host_are_rejected(host: str) -> None:
-    assert _ask([(b"host", host.encode())]) == (403, [])
-    assert _ask([LOGIN, (b"host", host.encode())]) == (403, [])
+    assert _request([(b"host", host.encode())]) == (403, [])
+    assert _request([LOGIN, (b"host", host.encode())]) == (403, [])
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:6443", "http://evil.example", "null", ""])
 def test_web_pages_are_rejected(origin: str) -> None:
-    assert _ask([(b"host", b"localhost"), (b"origin", origin.encode())]) == (403, [])
+    assert _request([(b"host", b"localhost"), (b"origin", origin.encode())]) == (403, [])
 
 
 def test_authenticated_users_keep_their_identity() -> None:
     headers = [(b"host", b"localhost"), (b"authorization", b"Bearer other")]
-    assert _ask(headers) == (200, [headers])
+    assert _request(headers) == (200, [headers])
 
 
 async def test_a_server_for_tests_rejects_pages() -> None:

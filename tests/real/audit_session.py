@@ -246,7 +246,7 @@ CUSTOM = {
 }
 
 
-def _ask(connection: http.client.HTTPSConnection, one: Asked, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+def _send(connection: http.client.HTTPSConnection, one: Asked, headers: Mapping[str, str]) -> http.client.HTTPResponse:
     sent = {"User-Agent": AGENT, "Accept": "application/json", **headers, **one.headers}
     body = None
     if one.body is not None:
@@ -260,10 +260,10 @@ def _ask(connection: http.client.HTTPSConnection, one: Asked, headers: Mapping[s
 
 def _serve_custom_resources(connection: http.client.HTTPSConnection) -> None:
     admin = {"Authorization": "Bearer admin-token"}
-    created = _ask(connection, Asked("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CUSTOM), admin)
+    created = _send(connection, Asked("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CUSTOM), admin)
     assert created.status == 201
     request = Asked("GET", "/apis/example.com/v1/namespaces/default/widgets")
-    until(lambda: _ask(connection, request, admin).status == 200, "widgets are served")
+    until(lambda: _send(connection, request, admin).status == 200, "widgets are served")
 
 
 def run(port: int, authority: Path | None) -> dict[str, tuple[Asked, int]]:
@@ -280,7 +280,7 @@ def run(port: int, authority: Path | None) -> dict[str, tuple[Asked, int]]:
         with contextlib.closing(_connection(port, context)) as connection:
             for number, one in enumerate(requests):
                 audit_id = f"{name}-{number:02}"
-                answer = _ask(connection, one, {**credentials, "Audit-ID": audit_id})
+                answer = _send(connection, one, {**credentials, "Audit-ID": audit_id})
                 # v1.20 has the header only where it records something.
                 assert answer.headers.get("Audit-Id", audit_id) == audit_id
                 result[audit_id] = one, answer.status

@@ -112,7 +112,7 @@ class Churn:
     def adopt(self) -> None:
         """Create a set that adopts orphaned pods."""
         for name in list(self._orphans):
-            if not self._is_there(self._orphans[name].kind, name):
+            if not self._exists(self._orphans[name].kind, name):
                 self._create(name, self._orphans.pop(name))
                 self._adopting.add(name)
                 self.done["adopt"] += 1
@@ -152,7 +152,7 @@ class Churn:
         name, pod = self._some_pod()
         if pod:
             self.worth[name] += 1
-            self._ask("DELETE", f"{self.view.pods_path}/{pod}", missing=True)
+            self._request("DELETE", f"{self.view.pods_path}/{pod}", missing=True)
             self.done["delete a pod"] += 1
 
     def label_node(self) -> None:
@@ -179,7 +179,7 @@ class Churn:
             for pod in released:
                 path = f"{self.view.pods_path}/{pod['metadata']['name']}?gracePeriodSeconds=0"
                 if not pod["metadata"].get("ownerReferences"):
-                    self._ask("DELETE", path, missing=True)
+                    self._request("DELETE", path, missing=True)
             assert time.monotonic() < deadline, f"not given up by their sets: {released}"
             time.sleep(0.3)
 
@@ -213,7 +213,7 @@ class Churn:
     def clear(self) -> None:
         """Delete all sets."""
         for kind in KINDS:
-            self._ask("DELETE", f"{self._path(kind)}?propagationPolicy=Background")
+            self._request("DELETE", f"{self._path(kind)}?propagationPolicy=Background")
         self.wanted.clear()
 
     def _differences(self, wanted: Wanted, obj: dict[str, Any], pods: list[dict[str, Any]]) -> list[str]:
@@ -253,11 +253,11 @@ class Churn:
     def _create(self, name: str, wanted: Wanted) -> None:
         self.worth[name] += self._number_of(wanted)
         self.wanted[name] = wanted
-        self._ask("POST", self._path(wanted.kind), self._document(name, wanted))
+        self._request("POST", self._path(wanted.kind), self._document(name, wanted))
 
     def _delete(self, name: str, policy: str) -> None:
         kind = self.wanted.pop(name).kind
-        self._ask("DELETE", f"{self._path(kind)}/{name}?propagationPolicy={policy}")
+        self._request("DELETE", f"{self._path(kind)}/{name}?propagationPolicy={policy}")
 
     def _some_pod(self) -> tuple[str, str]:
         """A random set and one of its pods, or None."""
@@ -279,16 +279,16 @@ class Churn:
         return f"/apis/apps/v1/namespaces/{self.view.namespace}/{kind}"
 
     def _items(self, path: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = self._ask("GET", path)["items"]
+        items: list[dict[str, Any]] = self._request("GET", path)["items"]
         return items
 
-    def _is_there(self, kind: str, name: str) -> bool:
-        return self._ask("GET", f"{self._path(kind)}/{name}", missing=True) is not None
+    def _exists(self, kind: str, name: str) -> bool:
+        return self._request("GET", f"{self._path(kind)}/{name}", missing=True) is not None
 
     def _merge(self, path: str, body: dict[str, Any]) -> None:
-        self._ask("PATCH", path, body, missing="/pods/" in path)
+        self._request("PATCH", path, body, missing="/pods/" in path)
 
-    def _ask(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
+    def _request(self, method: str, path: str, body: object = None, *, missing: bool = False) -> Any:
         """Send a request with retries. With ``missing`` not found is success."""
         kind = MERGE if method == "PATCH" else "application/json"
         reason: Exception | None = None

@@ -102,13 +102,13 @@ class Relay:
         line = _Line(writer, onward, self._loop.time())
         self._lines[line] = None
         try:
-            await asyncio.gather(self._ask(reader, line), self._answer(streams, line))
+            await asyncio.gather(self._forward_requests(reader, line), self._answer(streams, line))
         finally:
             del self._lines[line]
             for item in (writer, onward):
                 item.transport.abort()
 
-    async def _ask(self, reader: asyncio.StreamReader, line: _Line) -> None:
+    async def _forward_requests(self, reader: asyncio.StreamReader, line: _Line) -> None:
         try:
             while chunk := await reader.read(_CHUNK):
                 line.asked_at, line.waiting = self._loop.time(), True

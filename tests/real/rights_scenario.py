@@ -79,21 +79,21 @@ class Scenario:
 
     # Means
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return self._cluster.request(method, path, body, content_type=content_type)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
-            self._ask("GET", path)
+            self._call("GET", path)
         except RequestFailed as error:
             if error.status != 404:
                 raise
             return False
         return True
 
-    def _until_gone(self, path: str, missing: str) -> None:
-        until(lambda: not self._is_there(path), missing, 60.0)
+    def _until_deleted(self, path: str, missing: str) -> None:
+        until(lambda: not self._exists(path), missing, 60.0)
 
     def _apply(self, *documents: Doc) -> None:
         for item in documents:
@@ -105,15 +105,15 @@ class Scenario:
         spec = {"containers": [{"name": "main", "image": "pause"}], "schedulerName": "nobody", **spec}
         if node:
             spec["nodeName"] = node
-        self._ask("POST", self.view.pods_path, {"metadata": metadata, "spec": spec})
+        self._call("POST", self.view.pods_path, {"metadata": metadata, "spec": spec})
         path = f"{self.view.pods_path}/{name}"
         if status is not None:
-            self._ask("PATCH", f"{path}/status", {"status": status})
+            self._call("PATCH", f"{path}/status", {"status": status})
         return path
 
     def _node(self, name: str) -> None:
-        self._ask("POST", NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}})
-        self._ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": READY}})
+        self._call("POST", NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/os": "linux"}}})
+        self._call("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": READY}})
 
     # Nodes and unmanaged pods
 
@@ -129,47 +129,47 @@ class Scenario:
         self.patient = self._pod("patient", node=SILENT, status=running)
         self.orphan = self._pod("orphan", node="nowhere", status=running)
         self.unscheduled = self._pod("unscheduled", finalizers=["example.com/hold"])
-        self._ask("DELETE", self.unscheduled)
+        self._call("DELETE", self.unscheduled)
         self.ended = [self._pod(f"ended-{n}", node=LATE, status={"phase": "Failed"}) for n in range(3)]
-        self._ask(
+        self._call(
             "POST",
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
             definition("widgets", "Widget", "Namespaced"),
         )
-        self._ask(
+        self._call(
             "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition("racks", "Rack", "Cluster")
         )
 
     def _nodes_with_addresses(self) -> int:
-        return sum(1 for node in self._ask("GET", NODES)["items"] if node["spec"].get("podCIDR"))
+        return sum(1 for node in self._call("GET", NODES)["items"] if node["spec"].get("podCIDR"))
 
     def _node_events(self, reason: str) -> list[Doc]:
-        items: list[Doc] = self._ask("GET", "/api/v1/events")["items"]
+        items: list[Doc] = self._call("GET", "/api/v1/events")["items"]
         return [event for event in items if event["reason"] == reason]
 
     def _end_what_takes_long(self) -> None:
         def conditions(path: str) -> dict[str, str]:
-            return {c["type"]: c["status"] for c in self._ask("GET", path)["status"].get("conditions", ())}
+            return {c["type"]: c["status"] for c in self._call("GET", path)["status"].get("conditions", ())}
 
         def taints() -> list[Doc]:
-            result: list[Doc] = self._ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", [])
+            result: list[Doc] = self._call("GET", f"{NODES}/{SILENT}")["spec"].get("taints", [])
             return result
 
         until(lambda: conditions(f"{NODES}/{SILENT}")["Ready"] == "Unknown", "the node is called silent")
         until(lambda: conditions(self.patient)["Ready"] == "False", "its pods are marked")
-        node = self._ask("GET", f"{NODES}/{SILENT}")["metadata"]
+        node = self._call("GET", f"{NODES}/{SILENT}")["metadata"]
         assert node["labels"]["beta.kubernetes.io/os"] == "linux"
         assert node["annotations"]["node.alpha.kubernetes.io/ttl"] == "0"
         until(lambda: "DisruptionTarget" in conditions(self.brief), "whoever tolerates it for a second is evicted")
         out = {"key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute"}
-        self._ask("PATCH", f"{NODES}/{SILENT}", {"spec": {"taints": [*taints(), out]}})
+        self._call("PATCH", f"{NODES}/{SILENT}", {"spec": {"taints": [*taints(), out]}})
         until(lambda: self.view.events("TaintManagerEviction"), "the other one must leave now")
         deleted = [self.brief, self.patient, self.orphan]
-        until(lambda: not any(map(self._is_there, deleted)), "all are collected", 90.0)
-        until(lambda: sum(map(self._is_there, self.ended)) <= 1, "one that has ended may stay")
-        self._ask("PATCH", self.unscheduled, {"metadata": {"finalizers": None}})
-        self._until_gone(self.unscheduled, "the one that nobody scheduled has gone")
-        self._ask("DELETE", f"{NODES}/{SILENT}")
+        until(lambda: not any(map(self._exists, deleted)), "all are collected", 90.0)
+        until(lambda: sum(map(self._exists, self.ended)) <= 1, "one that has ended may stay")
+        self._call("PATCH", self.unscheduled, {"metadata": {"finalizers": None}})
+        self._until_deleted(self.unscheduled, "the one that nobody scheduled has gone")
+        self._call("DELETE", f"{NODES}/{SILENT}")
         until(lambda: self._nodes_with_addresses() == 4, "the fifth node gets what the silent one had")
 
     # ReplicaSets
@@ -196,10 +196,10 @@ class Scenario:
         view, path = self.view, f"/api/v1/namespaces/{self.view.namespace}/replicationcontrollers"
         spec = replica_set("old", 2, labels={"app": "old"})["spec"]
         controller = {"metadata": {"name": "old"}, "spec": {**spec, "selector": {"app": "old"}}}
-        self._ask("POST", path, controller)
+        self._call("POST", path, controller)
 
         def settled(number: int) -> bool:
-            status = self._ask("GET", f"{path}/old")["status"]
+            status = self._call("GET", f"{path}/old")["status"]
             return bool(status["replicas"] == status.get("availableReplicas", 0) == number == self._owned("old"))
 
         until(lambda: settled(2), "two pods are available")
@@ -208,7 +208,7 @@ class Scenario:
         until(lambda: settled(2) and not self._is_owned(first), "one is released and replaced")
         view.kubectl("label", "pod", first, "app=old", "--overwrite")
         until(lambda: self._is_owned(first) or first not in view.pods(), "it is adopted, and one is too many")
-        self._ask("PATCH", f"{path}/old", {"spec": {"replicas": 1}})
+        self._call("PATCH", f"{path}/old", {"spec": {"replicas": 1}})
         until(lambda: settled(1), "one is left")
         view.kubectl("delete", "rc", "old", "--cascade=foreground")
         until(lambda: self._owned("old") == 0, "and goes with it")
@@ -245,12 +245,12 @@ class Scenario:
         until(lambda: not [name for name in view.pods() if name.startswith("shop-")], "so do the pods")
 
     def _sets(self) -> set[str]:
-        items = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/replicasets")["items"]
+        items = self._call("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/replicasets")["items"]
         return {item["metadata"]["name"] for item in items if item["metadata"]["name"].startswith("shop-")}
 
     def _until_rolled(self, image: str, replicas: int = 2) -> None:
         def rolled() -> bool:
-            result = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/deployments/shop")
+            result = self._call("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/deployments/shop")
             status = result.get("status", {})
             counts = {status.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")}
             now = result["spec"]["template"]["spec"]["containers"][0]["image"]
@@ -276,7 +276,7 @@ class Scenario:
         self._until_daemons("pause:2")
         assert max(self._revisions().values()) == 4
         pod = sorted(name for name in view.pods() if name.startswith("agent-"))[0]
-        self._ask("PATCH", f"{view.pods_path}/{pod}/status", {"status": {"phase": "Failed"}})
+        self._call("PATCH", f"{view.pods_path}/{pod}/status", {"status": {"phase": "Failed"}})
         until(lambda: view.events("FailedDaemonPod") and pod not in view.pods(), "a failed daemon is replaced")
         self._until_daemons("pause:2")
         view.kubectl("delete", "ds", "agent", "--cascade=orphan")
@@ -290,16 +290,16 @@ class Scenario:
         until(lambda: self._owned("agent") == 0, "and they go with it")
 
     def _until_daemons(self, image: str) -> None:
-        def there() -> bool:
+        def is_updated() -> bool:
             pods = [pod for name, pod in self.view.pods().items() if name.startswith("agent-")]
-            status = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/daemonsets/agent")["status"]
+            status = self._call("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/daemonsets/agent")["status"]
             images = [pod["spec"]["containers"][0]["image"] for pod in pods]
             return images == [image] * 3 and status.get("numberAvailable") == status.get("updatedNumberScheduled") == 3
 
-        until(there, f"three daemons run {image}")
+        until(is_updated, f"three daemons run {image}")
 
     def _revisions(self, prefix: str = "agent-") -> dict[str, int]:
-        items = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/controllerrevisions")["items"]
+        items = self._call("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/controllerrevisions")["items"]
         result = {item["metadata"]["name"]: item["revision"] for item in items}
         return {name: number for name, number in result.items() if name.startswith(prefix)}
 
@@ -313,12 +313,12 @@ class Scenario:
         view.kubectl("delete", "sts", "store", "--cascade=foreground")
         until(lambda: not self._revisions("store-"), "its revision goes with it")
         revisions = f"/apis/apps/v1/namespaces/{view.namespace}/controllerrevisions"
-        self._ask("POST", revisions, {"metadata": {"name": taken}, "data": {"somebody": "else's"}, "revision": 1})
+        self._call("POST", revisions, {"metadata": {"name": taken}, "data": {"somebody": "else's"}, "revision": 1})
         self._apply(stateful_set())
         self._until_numbered("pause:1")
-        result = self._ask("GET", f"/apis/apps/v1/namespaces/{view.namespace}/statefulsets/store")
+        result = self._call("GET", f"/apis/apps/v1/namespaces/{view.namespace}/statefulsets/store")
         assert result["status"]["collisionCount"] == 1, "the name was taken"
-        self._ask("DELETE", f"{revisions}/{taken}")
+        self._call("DELETE", f"{revisions}/{taken}")
         for image in ("pause:2", "pause:3"):
             view.kubectl("set", "image", "sts/store", f"main={image}")
             self._until_numbered(image)
@@ -337,19 +337,19 @@ class Scenario:
         view.kubectl("delete", "sts", "store")
         until(lambda: self._owned("store") == 0, "and they go with it")
         claims = f"/api/v1/namespaces/{view.namespace}/persistentvolumeclaims"
-        assert {claim["metadata"]["name"] for claim in self._ask("GET", claims)["items"]} == {
+        assert {claim["metadata"]["name"] for claim in self._call("GET", claims)["items"]} == {
             "data-store-0",
             "data-store-1",
         }
 
     def _until_numbered(self, image: str, replicas: int = 2) -> None:
-        def there() -> bool:
+        def is_updated() -> bool:
             pods = {name: pod for name, pod in self.view.pods().items() if name.startswith("store-")}
             images = [pod["spec"]["containers"][0]["image"] for pod in pods.values()]
-            status = self._ask("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/statefulsets/store")["status"]
+            status = self._call("GET", f"/apis/apps/v1/namespaces/{self.view.namespace}/statefulsets/store")["status"]
             return images == [image] * replicas and bool(status.get("readyReplicas") == replicas)
 
-        until(there, f"{replicas} pods of the StatefulSet run {image}")
+        until(is_updated, f"{replicas} pods of the StatefulSet run {image}")
 
     # Claims and volumes
 
@@ -361,31 +361,31 @@ class Scenario:
         )
         classes, provisioner = "/apis/storage.k8s.io/v1/storageclasses", "kubernetes.io/host-path"
         folders = {"metadata": {"name": "folders"}, "provisioner": provisioner, "allowVolumeExpansion": True}
-        self._ask("POST", classes, folders)
+        self._call("POST", classes, folders)
 
         def phase(path: str) -> str:
-            return str(self._ask("GET", path)["status"].get("phase", ""))
+            return str(self._call("GET", path)["status"].get("phase", ""))
 
         for name, size, class_name in (("folder", "1Gi", "folders"), ("never", "9Ti", ""), ("idle", "9Ti", "")):
             spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
             body = {"metadata": {"name": name}, "spec": {**spec, "storageClassName": class_name}}
-            self._ask("POST", claims, body)
+            self._call("POST", claims, body)
         spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/data"}}
-        self._ask("POST", volumes, {"metadata": {"name": "nobodys"}, "spec": spec})
+        self._call("POST", volumes, {"metadata": {"name": "nobodys"}, "spec": spec})
         until(lambda: phase(f"{volumes}/nobodys") == "Available", "a volume is there for whoever wants it")
         until(lambda: phase(f"{claims}/folder") == "Bound", "a volume was made")
         self._grow(claims, volumes)
-        volume_name = f"{volumes}/{self._ask('GET', f'{claims}/folder')['spec']['volumeName']}"
+        volume_name = f"{volumes}/{self._call('GET', f'{claims}/folder')['spec']['volumeName']}"
         data = {"name": "data", "persistentVolumeClaim": {"claimName": "folder"}}
         holder = self._pod("holder", node=LATE, volumes=[data])
         for name in ("folder", "idle"):
-            self._ask("DELETE", f"{claims}/{name}")
+            self._call("DELETE", f"{claims}/{name}")
         # One after the other: when the second is deleted, the first has been processed.
-        self._until_gone(f"{claims}/idle", "no pod uses that one")
-        assert self._ask("GET", f"{claims}/folder")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-        self._ask("DELETE", holder, {"gracePeriodSeconds": 0})
-        self._until_gone(f"{claims}/folder", "nobody uses the claim any more")
-        self._until_gone(volume_name, "and the volume goes with it")
+        self._until_deleted(f"{claims}/idle", "no pod uses that one")
+        assert self._call("GET", f"{claims}/folder")["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+        self._call("DELETE", holder, {"gracePeriodSeconds": 0})
+        self._until_deleted(f"{claims}/folder", "nobody uses the claim any more")
+        self._until_deleted(volume_name, "and the volume goes with it")
 
     def _labels(self) -> None:
         """Two pods with the same disk and different labels. They are kept for the metric at the end."""
@@ -407,16 +407,16 @@ class Scenario:
         """Expand a claim of a migrated plugin: the event names the CSI driver."""
         wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         body = {"metadata": {"name": "disk"}, "spec": {**wanted, "storageClassName": "folders", "volumeName": "disk"}}
-        self._ask("POST", claims, body)
+        self._call("POST", claims, body)
         spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "folders"}
         disk = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
-        self._ask("POST", volumes, {"metadata": {"name": "disk"}, "spec": {**spec, **disk}})
-        until(lambda: self._ask("GET", f"{claims}/disk")["status"].get("phase") == "Bound", "a disk is bound")
+        self._call("POST", volumes, {"metadata": {"name": "disk"}, "spec": {**spec, **disk}})
+        until(lambda: self._call("GET", f"{claims}/disk")["status"].get("phase") == "Bound", "a disk is bound")
         more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-        self._ask("PATCH", f"{claims}/disk", more)
+        self._call("PATCH", f"{claims}/disk", more)
         resizer = "volume.kubernetes.io/storage-resizer"
         until(
-            lambda: self._ask("GET", f"{claims}/disk")["metadata"]["annotations"].get(resizer) == "ebs.csi.aws.com",
+            lambda: self._call("GET", f"{claims}/disk")["metadata"]["annotations"].get(resizer) == "ebs.csi.aws.com",
             "it is said who expands it",
         )
         until(lambda: self.view.events("ExternalExpanding"), "and reported")
@@ -427,9 +427,9 @@ class Scenario:
         here = f"/api/v1/namespaces/{self.view.namespace}"
 
         def addresses() -> int:
-            if not self._is_there(f"{here}/endpoints/found"):
+            if not self._exists(f"{here}/endpoints/found"):
                 return -1
-            subsets = self._ask("GET", f"{here}/endpoints/found").get("subsets") or []
+            subsets = self._call("GET", f"{here}/endpoints/found").get("subsets") or []
             return sum(len(subset.get("addresses") or ()) for subset in subsets)
 
         spec = {"selector": {"app": "found"}, "ports": [{"port": 80}]}
@@ -445,7 +445,7 @@ class Scenario:
         self.view.kubectl("label", "pod", "found", "app=found")
         until(lambda: addresses() == 1, "and with one they show it")
         self.view.kubectl("delete", "service", "found")
-        self._until_gone(f"{here}/endpoints/found", "Endpoints go with their service")
+        self._until_deleted(f"{here}/endpoints/found", "Endpoints go with their service")
         self.view.kubectl("delete", "pod", "found", "--force", "--grace-period=0")
 
     def _cloud(self) -> None:
@@ -453,75 +453,75 @@ class Scenario:
         service = f"/api/v1/namespaces/{self.view.namespace}/services/balanced"
         spec = {"type": "LoadBalancer", "selector": {"app": "none"}, "ports": [{"port": 80}]}
         self._apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "balanced"}, "spec": spec})
-        until(lambda: self._ask("GET", service)["status"]["loadBalancer"].get("ingress"), "it gets an address")
-        self._ask("PATCH", service, {"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}})
+        until(lambda: self._call("GET", service)["status"]["loadBalancer"].get("ingress"), "it gets an address")
+        self._call("PATCH", service, {"spec": {"loadBalancerSourceRanges": ["10.0.0.0/8"]}})
         self.view.kubectl("delete", "service", "balanced")
-        self._until_gone(service, "and goes with its load balancer")
+        self._until_deleted(service, "and goes with its load balancer")
         annotations = {"simulated.pilothouse.dev/instance": "gone"}
-        self._ask("POST", "/api/v1/nodes", {"metadata": {"name": "dismantled", "annotations": annotations}})
-        self._until_gone("/api/v1/nodes/dismantled", "a node without a machine goes")
+        self._call("POST", "/api/v1/nodes", {"metadata": {"name": "dismantled", "annotations": annotations}})
+        self._until_deleted("/api/v1/nodes/dismantled", "a node without a machine goes")
 
     # Owners
 
     def _garbage(self) -> None:
         here = f"/api/v1/namespaces/{self.view.namespace}/configmaps"
         for policy in ("Background", "Foreground", "Orphan"):
-            owner = self._ask("POST", here, {"metadata": {"name": f"owner-{policy}".lower()}})["metadata"]
+            owner = self._call("POST", here, {"metadata": {"name": f"owner-{policy}".lower()}})["metadata"]
             child = f"{here}/child-{policy}".lower()
             reference = {"apiVersion": "v1", "kind": "ConfigMap", "blockOwnerDeletion": True}
             reference |= {"name": owner["name"], "uid": owner["uid"]}
             metadata = {"name": child.rpartition("/")[2], "ownerReferences": [reference]}
-            self._ask("POST", here, {"metadata": metadata})
-            self._ask("DELETE", f"{here}/{owner['name']}", {"propagationPolicy": policy})
-            self._until_gone(f"{here}/{owner['name']}", f"the owner goes: {policy}")
+            self._call("POST", here, {"metadata": metadata})
+            self._call("DELETE", f"{here}/{owner['name']}", {"propagationPolicy": policy})
+            self._until_deleted(f"{here}/{owner['name']}", f"the owner goes: {policy}")
             if policy != "Orphan":
-                self._until_gone(child, f"what it owned goes: {policy}")
+                self._until_deleted(child, f"what it owned goes: {policy}")
             else:
-                assert "ownerReferences" not in self._ask("GET", child)["metadata"]
-        first = self._ask("POST", here, {"metadata": {"name": "first"}})["metadata"]
-        second = self._ask("POST", here, {"metadata": {"name": "second"}})["metadata"]
+                assert "ownerReferences" not in self._call("GET", child)["metadata"]
+        first = self._call("POST", here, {"metadata": {"name": "first"}})["metadata"]
+        second = self._call("POST", here, {"metadata": {"name": "second"}})["metadata"]
         both = [{"apiVersion": "v1", "kind": "ConfigMap", "name": o["name"], "uid": o["uid"]} for o in (first, second)]
-        self._ask("POST", here, {"metadata": {"name": "of-two", "ownerReferences": both}})
-        self._ask("DELETE", f"{here}/first")
-        until(lambda: len(self._ask("GET", f"{here}/of-two")["metadata"]["ownerReferences"]) == 1, "one owner is left")
+        self._call("POST", here, {"metadata": {"name": "of-two", "ownerReferences": both}})
+        self._call("DELETE", f"{here}/first")
+        until(lambda: len(self._call("GET", f"{here}/of-two")["metadata"]["ownerReferences"]) == 1, "one owner is left")
         away = f"/api/v1/namespaces/{self.doomed}/configmaps"
         wrong = {"apiVersion": "v1", "kind": "ConfigMap", "name": second["name"], "uid": second["uid"]}
-        self._ask("POST", away, {"metadata": {"name": "astray", "ownerReferences": [wrong]}})
+        self._call("POST", away, {"metadata": {"name": "astray", "ownerReferences": [wrong]}})
         until(lambda: self._node_events("OwnerRefInvalidNamespace"), "an owner in another namespace is reported")
 
     def _custom_garbage(self) -> None:
         """Custom resources, which the garbage collector discovers within thirty seconds."""
         racks, widgets = f"/apis/{GROUP}/v1/racks", f"/apis/{GROUP}/v1/namespaces/{self.view.namespace}/widgets"
-        rack = self._ask("POST", racks, custom("Rack", "rack"))["metadata"]
+        rack = self._call("POST", racks, custom("Rack", "rack"))["metadata"]
         owner = {"apiVersion": f"{GROUP}/v1", "kind": "Rack", "name": "rack", "uid": rack["uid"]}
-        self._ask("POST", widgets, custom("Widget", "one", owner | {"blockOwnerDeletion": True}))
-        widget = self._ask("POST", widgets, custom("Widget", "two"))["metadata"]
+        self._call("POST", widgets, custom("Widget", "one", owner | {"blockOwnerDeletion": True}))
+        widget = self._call("POST", widgets, custom("Widget", "two"))["metadata"]
         owner = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "name": "two", "uid": widget["uid"]}
         metadata = {"name": "of-a-widget", "ownerReferences": [owner]}
         secret = f"/api/v1/namespaces/{self.view.namespace}/secrets"
-        self._ask("POST", secret, {"metadata": metadata})
-        self._ask("DELETE", f"{racks}/rack", {"propagationPolicy": "Foreground"})
-        self._until_gone(f"{widgets}/one", "a widget goes with its rack")
-        self._until_gone(f"{racks}/rack", "and the rack after it")
-        self._ask("DELETE", f"{widgets}/two", {"propagationPolicy": "Background"})
-        self._until_gone(f"{secret}/of-a-widget", "a secret goes with its widget")
+        self._call("POST", secret, {"metadata": metadata})
+        self._call("DELETE", f"{racks}/rack", {"propagationPolicy": "Foreground"})
+        self._until_deleted(f"{widgets}/one", "a widget goes with its rack")
+        self._until_deleted(f"{racks}/rack", "and the rack after it")
+        self._call("DELETE", f"{widgets}/two", {"propagationPolicy": "Background"})
+        self._until_deleted(f"{secret}/of-a-widget", "a secret goes with its widget")
 
     # The cluster's CA for pods
 
     def _identities(self) -> None:
         base = f"/api/v1/namespaces/{self.view.namespace}"
         account, authority = f"{base}/serviceaccounts/default", f"{base}/configmaps/kube-root-ca.crt"
-        until(lambda: self._is_there(account) and self._is_there(authority), "every namespace has both")
-        self._ask("DELETE", account)
-        self._ask("PATCH", authority, {"data": {"ca.crt": "another's"}})
-        until(lambda: self._is_there(account), "the account is made again")
-        until(lambda: "BEGIN CERT" in self._ask("GET", authority)["data"]["ca.crt"], "the authority is put right")
+        until(lambda: self._exists(account) and self._exists(authority), "every namespace has both")
+        self._call("DELETE", account)
+        self._call("PATCH", authority, {"data": {"ca.crt": "another's"}})
+        until(lambda: self._exists(account), "the account is made again")
+        until(lambda: "BEGIN CERT" in self._call("GET", authority)["data"]["ca.crt"], "the authority is put right")
 
     # Certificates
 
     def _certificates(self) -> None:
         """A kubelet joins: its bootstrap request is approved and signed, and the certificate authenticates."""
-        until(lambda: not self._is_there(f"{REQUESTS}/{ENDED}"), "a request whose certificate has ended is removed")
+        until(lambda: not self._exists(f"{REQUESTS}/{ENDED}"), "a request whose certificate has ended is removed")
         rights = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
         joining = self._cluster.user("joining", cluster_roles=["system:node-bootstrapper", rights])
         wanted = document("joins", request_pem("system:node:joined"), KUBELET_CLIENT)
@@ -529,7 +529,7 @@ class Scenario:
         self.view.kubectl(*words, "create", "-f", "-", stdin=json.dumps(wanted))
 
         def status(name: str) -> Doc:
-            result: Doc = self._ask("GET", f"{REQUESTS}/{name}")["status"]
+            result: Doc = self._call("GET", f"{REQUESTS}/{name}")["status"]
             return result
 
         until(lambda: status("joins").get("certificate"), "the kubelet is served")
@@ -543,15 +543,15 @@ class Scenario:
         config["users"][0]["user"] = login
         (directory / "joined.conf").write_text(json.dumps(config))
         self.view.kubectl("--kubeconfig", str(directory / "joined.conf"), "get", "pods")
-        self._ask("POST", REQUESTS, document("wrong", request_pem("jane", ["dev"]), KUBELET_SERVING, SERVING))
-        self._ask("POST", REQUESTS, document("serves", request_pem(dns=["foo"]), KUBELET_SERVING, SERVING))
+        self._call("POST", REQUESTS, document("wrong", request_pem("jane", ["dev"]), KUBELET_SERVING, SERVING))
+        self._call("POST", REQUESTS, document("serves", request_pem(dns=["foo"]), KUBELET_SERVING, SERVING))
         self.view.kubectl("certificate", "approve", "wrong", "serves")
         until(lambda: status("serves").get("certificate"), "a kubelet's server is served, once somebody approves")
 
-        def said() -> list[str]:
+        def conditions() -> list[str]:
             return [condition["type"] for condition in status("wrong")["conditions"]]
 
-        until(lambda: "Failed" in said(), "and what is no kubelet's fails")
+        until(lambda: "Failed" in conditions(), "and what is no kubelet's fails")
 
     # Tokens
 
@@ -561,12 +561,12 @@ class Scenario:
         accounts, secrets = f"{base}/serviceaccounts", f"{base}/secrets"
         kind = "kubernetes.io/service-account-token"
         for name in ("robot", "other"):
-            self._ask("POST", accounts, {"metadata": {"name": name, "namespace": self.view.namespace}})
+            self._call("POST", accounts, {"metadata": {"name": name, "namespace": self.view.namespace}})
             meta = {"name": f"{name}-token", "annotations": {"kubernetes.io/service-account.name": name}}
-            self._ask("POST", secrets, {"metadata": meta, "type": kind})
+            self._call("POST", secrets, {"metadata": meta, "type": kind})
 
         def data(name: str) -> dict[str, str]:
-            result = self._ask("GET", f"{secrets}/{name}-token").get("data") or {}
+            result = self._call("GET", f"{secrets}/{name}-token").get("data") or {}
             return {key: base64.b64decode(value).decode() for key, value in result.items()}
 
         until(lambda: "token" in data("robot") and "token" in data("other"), "both are filled")
@@ -575,11 +575,11 @@ class Scenario:
         status, text = get(self._cluster.port, f"{accounts}/robot", token=filled["token"])
         assert status == 403
         assert f"system:serviceaccount:{self.view.namespace}:robot" in text, "known, and not allowed to see that"
-        self._ask("PATCH", f"{accounts}/other", {"secrets": [{"name": "other-token"}, {"name": "mine"}]})
-        self._ask("DELETE", f"{secrets}/other-token")
-        until(lambda: self._ask("GET", f"{accounts}/other")["secrets"] == [{"name": "mine"}], "it is listed no more")
-        self._ask("DELETE", f"{accounts}/robot")
-        self._until_gone(f"{secrets}/robot-token", "a token goes with its account")
+        self._call("PATCH", f"{accounts}/other", {"secrets": [{"name": "other-token"}, {"name": "mine"}]})
+        self._call("DELETE", f"{secrets}/other-token")
+        until(lambda: self._call("GET", f"{accounts}/other")["secrets"] == [{"name": "mine"}], "it is listed no more")
+        self._call("DELETE", f"{accounts}/robot")
+        self._until_deleted(f"{secrets}/robot-token", "a token goes with its account")
 
     def _bootstrap(self) -> None:
         """Expired bootstrap tokens are deleted, and valid ones sign."""
@@ -592,71 +592,71 @@ class Scenario:
                 "type": "bootstrap.kubernetes.io/token",
                 "stringData": {**data, "token-id": number, "expiration": ends},
             }
-            self._ask("POST", secrets, body)
-        self._ask("POST", info, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": "a text"}})
-        self._until_gone(f"{secrets}/bootstrap-token-expire", "the one that is over is removed")
+            self._call("POST", secrets, body)
+        self._call("POST", info, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": "a text"}})
+        self._until_deleted(f"{secrets}/bootstrap-token-expire", "the one that is over is removed")
 
         def signatures() -> dict[str, str]:
-            result: dict[str, str] = self._ask("GET", f"{info}/cluster-info")["data"]
+            result: dict[str, str] = self._call("GET", f"{info}/cluster-info")["data"]
             return {key: value for key, value in result.items() if key.startswith("jws-kubeconfig-")}
 
         until(lambda: list(signatures()) == ["jws-kubeconfig-stays0"], "the other one has signed")
         assert is_signed_by(signatures()["jws-kubeconfig-stays0"], "a text", data["token-secret"])
-        self._ask("DELETE", f"{secrets}/bootstrap-token-stays0")
+        self._call("DELETE", f"{secrets}/bootstrap-token-stays0")
         until(lambda: not signatures(), "a signature goes with its token")
-        self._ask("DELETE", f"{info}/cluster-info")
+        self._call("DELETE", f"{info}/cluster-info")
 
     # Roles
 
     def _roles(self) -> None:
         roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
         picks = {"clusterRoleSelectors": [{"matchLabels": {"rights": "part"}}]}
-        self._ask("POST", roles, {"metadata": {"name": "whole"}, "aggregationRule": picks})
+        self._call("POST", roles, {"metadata": {"name": "whole"}, "aggregationRule": picks})
         rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
-        self._ask("POST", roles, {"metadata": {"name": "part", "labels": {"rights": "part"}}, "rules": [rule]})
-        until(lambda: self._ask("GET", f"{roles}/whole").get("rules") == [rule], "a role is made of another")
-        self._ask("DELETE", f"{roles}/part")
-        until(lambda: not self._ask("GET", f"{roles}/whole").get("rules"), "and loses what that had")
+        self._call("POST", roles, {"metadata": {"name": "part", "labels": {"rights": "part"}}, "rules": [rule]})
+        until(lambda: self._call("GET", f"{roles}/whole").get("rules") == [rule], "a role is made of another")
+        self._call("DELETE", f"{roles}/part")
+        until(lambda: not self._call("GET", f"{roles}/whole").get("rules"), "and loses what that had")
 
     # Quotas
 
     def _quota(self) -> None:
         base = f"/api/v1/namespaces/{self.view.namespace}"
-        self._ask("POST", f"{base}/secrets", {"metadata": {"name": "counted"}})
+        self._call("POST", f"{base}/secrets", {"metadata": {"name": "counted"}})
         hard = {"count/secrets": "99"}
-        self._ask("POST", f"{base}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+        self._call("POST", f"{base}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}})
 
         def used() -> int:
-            return int(self._ask("GET", f"{base}/resourcequotas/q").get("status", {}).get("used", {}).get(*hard, -1))
+            return int(self._call("GET", f"{base}/resourcequotas/q").get("status", {}).get("used", {}).get(*hard, -1))
 
         until(lambda: used() > 0, "a quota comes into force")
         before = used()
-        self._ask("DELETE", f"{base}/secrets/counted")
+        self._call("DELETE", f"{base}/secrets/counted")
         until(lambda: used() == before - 1, "and gets back what goes")
-        self._ask("DELETE", f"{base}/resourcequotas/q")
+        self._call("DELETE", f"{base}/resourcequotas/q")
 
     # Namespaces
 
     def _namespace(self) -> None:
         """A namespace with objects of many kinds, and a finalizer that delays its deletion."""
         base = f"/api/v1/namespaces/{self.doomed}"
-        self._ask("POST", f"/apis/apps/v1/namespaces/{self.doomed}/replicasets", replica_set("web", 2))
+        self._call("POST", f"/apis/apps/v1/namespaces/{self.doomed}/replicasets", replica_set("web", 2))
         port = {"port": 80, "protocol": "TCP"}
-        self._ask("POST", f"{base}/services", {"metadata": {"name": "web"}, "spec": {"ports": [port]}})
-        self._ask("POST", f"{base}/secrets", {"metadata": {"name": "secret"}})
-        self._ask("POST", f"/apis/{GROUP}/v1/namespaces/{self.doomed}/widgets", custom("Widget", "three"))
+        self._call("POST", f"{base}/services", {"metadata": {"name": "web"}, "spec": {"ports": [port]}})
+        self._call("POST", f"{base}/secrets", {"metadata": {"name": "secret"}})
+        self._call("POST", f"/apis/{GROUP}/v1/namespaces/{self.doomed}/widgets", custom("Widget", "three"))
         metadata = {"name": "held", "finalizers": ["example.com/hold"]}
-        self._ask("POST", f"{base}/configmaps", {"metadata": metadata})
-        until(lambda: len(self._ask("GET", f"{base}/pods")["items"]) == 2, "there are pods")
-        self._ask("DELETE", base)
+        self._call("POST", f"{base}/configmaps", {"metadata": metadata})
+        until(lambda: len(self._call("GET", f"{base}/pods")["items"]) == 2, "there are pods")
+        self._call("DELETE", base)
 
         def remaining() -> bool:
-            result = self._ask("GET", base)["status"].get("conditions", ())
+            result = self._call("GET", base)["status"].get("conditions", ())
             return any(c["type"] == "NamespaceFinalizersRemaining" and c["status"] == "True" for c in result)
 
         until(remaining, "it says what holds it", 60.0)
-        self._ask("PATCH", f"{base}/configmaps/held", {"metadata": {"finalizers": None}})
-        self._until_gone(base, "it has gone")
+        self._call("PATCH", f"{base}/configmaps/held", {"metadata": {"finalizers": None}})
+        self._until_deleted(base, "it has gone")
 
     # The secure port
 

@@ -150,7 +150,7 @@ def _compared(event: Event, one: Asked, code: int) -> Event:
     return {key: value for key, value in remaining.items() if key not in fields and value not in (None, {}, [])}
 
 
-def _asked_alike(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked, int]]:
+def _same_requests(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked, int]]:
     real, ours = sessions
     for audit_id, (one, code) in ours.answers.items():
         if any(not known.fields and known.applies(one, code) for known in DIFFERENCES):
@@ -164,7 +164,7 @@ def _asked_alike(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked
 def test_audit_events_are_kube_apiservers(sessions: tuple[Session, Session], name: str) -> None:
     real, ours = sessions
     compared = 0
-    for audit_id, one, code in _asked_alike(sessions):
+    for audit_id, one, code in _same_requests(sessions):
         if not audit_id.startswith(f"{name}-"):
             continue
         expected = [_compared(event, one, code) for event in real.events.get(audit_id, [])]
@@ -178,7 +178,7 @@ def test_audit_events_are_kube_apiservers(sessions: tuple[Session, Session], nam
 def test_session_covers_every_kind_of_request(sessions: tuple[Session, Session]) -> None:
     real, ours = sessions
     assert len(ours.answers) > 200
-    assert sum(1 for _ in _asked_alike(sessions)) > 200
+    assert sum(1 for _ in _same_requests(sessions)) > 200
     codes = {code for _one, code in ours.answers.values()}
     assert {200, 201, 400, 401, 403, 404, 405, 406, 409, 415, 422} <= codes
     stages = {event["stage"] for events in real.events.values() for event in events}

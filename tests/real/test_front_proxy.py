@@ -43,7 +43,7 @@ def test_front_proxy_authentication_and_sni_certificates(real_cluster: RealClust
         assert get(port, "/metrics", certificate=stranger, headers=admin)[0] == 401
         assert get(port, "/metrics", headers=admin)[0] == 403
 
-        def shown(name: str) -> bytes:
+        def response_of(name: str) -> bytes:
             context = ssl._create_unverified_context()
             with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(
                 plain, server_hostname=name
@@ -55,10 +55,10 @@ def test_front_proxy_authentication_and_sni_certificates(real_cluster: RealClust
             chain = (directory / "sni.crt").read_text()
             return ssl.PEM_cert_to_DER_cert(chain[: chain.index("-----END") + len("-----END CERTIFICATE-----")])
 
-        assert shown("manager.example") == wanted()
-        assert shown("localhost") != wanted()
+        assert response_of("manager.example") == wanted()
+        assert response_of("localhost") != wanted()
         issue_server(authority, ["manager.example"], now).save(directory / "sni.crt", directory / "sni.key")
-        until(lambda: shown("manager.example") == wanted(), "the renewed certificate is served", 5)
+        until(lambda: response_of("manager.example") == wanted(), "the renewed certificate is served", 5)
         old = ssl._create_unverified_context()
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(ssl.SSLError), socket.create_connection(("127.0.0.1", port)) as plain:

@@ -60,7 +60,7 @@ def gos(cluster: RealCluster, directory: Path, port: int) -> Program:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
     """Both runs, concurrently: they mostly wait. Programs end with the thread that starts them."""
     problem = missing_programs()
     if problem:
@@ -94,17 +94,17 @@ def play(run: Run) -> Seen:
 def scenario(cluster: RealCluster) -> None:
     """No node and no scheduler runs: whatever happens to pods and nodes happens here, one thing after the other."""
 
-    def ask(method: str, path: str, body: Any = None) -> Any:
+    def send(method: str, path: str, body: Any = None) -> Any:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         return cluster.request(method, path, body, content_type=content_type)
 
     ready = [{"type": "Ready", "status": "True"}]
     for name in (*WORKING, SILENT):
         labels = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
-        ask("POST", NODES, {"metadata": {"name": name, "labels": labels}})
-        ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": ready}})
+        send("POST", NODES, {"metadata": {"name": name, "labels": labels}})
+        send("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": ready}})
     for name in (*WORKING, SILENT):
-        until(functools.partial(is_settled, ask, name), f"{name} has its labels, its annotation and no taint")
+        until(functools.partial(is_settled, send, name), f"{name} has its labels, its annotation and no taint")
     view = View(cluster, cluster.namespace("compared"))
     view.create(replica_set("web", 7))
     until(lambda: view.status("web").get("replicas") == 7, "seven pods")
@@ -119,13 +119,13 @@ def scenario(cluster: RealCluster) -> None:
     def beat() -> None:
         at = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for name in WORKING:
-            ask("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": [{**ready[0], "lastHeartbeatTime": at}]}})
+            send("PATCH", f"{NODES}/{name}/status", {"status": {"conditions": [{**ready[0], "lastHeartbeatTime": at}]}})
 
     def noticed() -> bool:
         beat()
         time.sleep(0.3)
-        taints = ask("GET", f"{NODES}/{SILENT}")["spec"].get("taints", ())
-        events = [e["reason"] for e in ask("GET", "/api/v1/events")["items"]]
+        taints = send("GET", f"{NODES}/{SILENT}")["spec"].get("taints", ())
+        events = [e["reason"] for e in send("GET", "/api/v1/events")["items"]]
         reported = events.count("NodeNotReady") == 1 and events.count("RegisteredNode") == 4
         return reported and any(taint["effect"] == "NoExecute" for taint in taints)
 

@@ -52,7 +52,7 @@ REQUESTS: tuple[tuple[str, str, Any], ...] = (
 """Every verb, with answers of each kind."""
 
 
-def asked_of_go(cluster: RealCluster) -> tuple[str, str]:
+def requests_to_go(cluster: RealCluster) -> tuple[str, str]:
     """The pages before and after."""
     with contextlib.suppress(RequestFailed):
         cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -65,7 +65,7 @@ def asked_of_go(cluster: RealCluster) -> tuple[str, str]:
     return before, cluster.request("GET", "/metrics")
 
 
-def asked_of_ours() -> str:
+def requests_to_ours() -> str:
     async def main(env: Env) -> str:
         world = World(env)
         await world.handler_chain.start()
@@ -107,8 +107,8 @@ class Seen(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def seen(real_cluster: RealCluster) -> Seen:
-    return Seen(*asked_of_go(real_cluster), asked_of_ours())
+def scraped(real_cluster: RealCluster) -> Seen:
+    return Seen(*requests_to_go(real_cluster), requests_to_ours())
 
 
 def requests_of(page: str) -> Counter[tuple[str, ...]]:

@@ -139,7 +139,7 @@ class Client:
         if choice < 0.05:
             self._list()
         elif choice < 0.4:
-            self._ask(name, Verb.GET, "GET", f"{CONFIG_MAPS}/{name}")
+            self._request(name, Verb.GET, "GET", f"{CONFIG_MAPS}/{name}")
         elif choice < 0.6 or not known:
             self._write(name, Verb.CREATE, "POST", CONFIG_MAPS, 0)
         elif choice < 0.8:
@@ -149,7 +149,7 @@ class Client:
         else:
             expected = known if self._chance.random() < 0.5 else 0
             body = {"preconditions": {"resourceVersion": str(expected)}} if expected else None
-            self._ask(name, Verb.DELETE, "DELETE", f"{CONFIG_MAPS}/{name}", body, expected=expected)
+            self._request(name, Verb.DELETE, "DELETE", f"{CONFIG_MAPS}/{name}", body, expected=expected)
 
     def _write(self, name: str, verb: Verb, method: str, path: str, expected: int) -> None:
         value = f"{self._number}.{self._step}"
@@ -158,9 +158,9 @@ class Client:
         if expected:
             metadata["resourceVersion"] = str(expected)
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": value}}
-        self._ask(name, verb, method, path, body, expected=expected, value=value)
+        self._request(name, verb, method, path, body, expected=expected, value=value)
 
-    def _ask(
+    def _request(
         self, name: str, verb: Verb, method: str, path: str, body: Any = None, *, expected: int = 0, value: str = ""
     ) -> None:
         call = time.monotonic_ns()

@@ -43,21 +43,21 @@ class RecordingHandler:
         self.informer = informer
 
     def add(self, obj: Pod, initial: bool) -> None:
-        self.lines.append(f"add {_shown(obj)}{' initial' if initial else ''}{self._cached()}")
+        self.lines.append(f"add {_name_and_version(obj)}{' initial' if initial else ''}{self._cached()}")
 
     def update(self, old: Pod, new: Pod) -> None:
-        self.lines.append(f"update {_shown(old)} -> {_shown(new)}{self._cached()}")
+        self.lines.append(f"update {_name_and_version(old)} -> {_name_and_version(new)}{self._cached()}")
 
     def delete(self, obj: Pod, final_state_unknown: bool) -> None:
-        self.lines.append(f"delete {_shown(obj)}{' unknown' if final_state_unknown else ''}{self._cached()}")
+        self.lines.append(f"delete {_name_and_version(obj)}{' unknown' if final_state_unknown else ''}{self._cached()}")
 
     def _cached(self) -> str:
         if self.informer is None:
             return ""
-        return " | " + " ".join(_shown(p) for p in self.informer.cache.list())
+        return " | " + " ".join(_name_and_version(p) for p in self.informer.cache.list())
 
 
-def _shown(obj: Pod) -> str:
+def _name_and_version(obj: Pod) -> str:
     return f"{obj.metadata.name}@{obj.metadata.resource_version}"
 
 

@@ -35,7 +35,7 @@ def simulation(variant: str) -> None:
     del variant
 
 
-def _given(values: Mapping[str, Any], setting: Any) -> Any:
+def _resolved(values: Mapping[str, Any], setting: Any) -> Any:
     """A setting, or the result of a function called with the values that its parameters name."""
     if not callable(setting):
         return setting
@@ -52,7 +52,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     for mark in pyfuncitem.iter_markers("simulation"):
         settings = {**mark.kwargs, **settings}
     arguments = {name: pyfuncitem.funcargs[name] for name in names if name != "simulation"}
-    wrapped = functools.partial(_given, pyfuncitem.funcargs)
+    wrapped = functools.partial(_resolved, pyfuncitem.funcargs)
     fails, instead = wrapped(settings.pop("fails", None)), settings.pop("instead", None)
     patches = [
         patch

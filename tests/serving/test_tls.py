@@ -54,7 +54,7 @@ async def run_with_tls(tls: ServerTls, client: ssl.SSLContext, request: Ask) -> 
     return peers
 
 
-async def ask_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def send_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     for _ in range(2):
         assert (await exchange(reader, writer, get()))[2] == b"hello"
     tls = writer.get_extra_info("ssl_object")
@@ -67,7 +67,7 @@ async def test_client_certificate_is_passed_to_the_application(
 ) -> None:
     client = issue_client(authority, "jane", ["system:masters", "devs"], NOW)
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    peers = await run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice)
+    peers = await run_with_tls(tls, client_context(authority, client, tmp_path), send_twice)
     assert [(peer.common_name, peer.organizations) for peer in peers if peer] == [
         ("jane", ("system:masters", "devs"))
     ] * 2
@@ -77,13 +77,13 @@ async def test_client_certificate_is_passed_to_the_application(
 
 async def test_client_certificate_is_optional(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
-    assert await run_with_tls(tls, client_context(authority, None, tmp_path), ask_twice) == [None, None]
+    assert await run_with_tls(tls, client_context(authority, None, tmp_path), send_twice) == [None, None]
 
 
 async def test_no_client_certificate_request_without_a_ca(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
     client = issue_client(authority, "jane", [], NOW)
     tls = ServerTls.from_pair(server_pair)
-    assert await run_with_tls(tls, client_context(authority, client, tmp_path), ask_twice) == [None, None]
+    assert await run_with_tls(tls, client_context(authority, client, tmp_path), send_twice) == [None, None]
 
 
 async def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_tls_1_1_is_rejected(authority: Pair, server_pair: Pair, tmp_path:
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises(ssl.SSLError, match="protocol version"):
-        await run_with_tls(ServerTls.from_pair(server_pair), context, ask_twice)
+        await run_with_tls(ServerTls.from_pair(server_pair), context, send_twice)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -114,21 +114,21 @@ async def test_renewed_certificate_is_used_for_new_connections(authority: Pair, 
     tls = ServerTls.load(certificate, key)
     client = client_context(authority, None, tmp_path)
 
-    async def shown(server: Server) -> str:
+    async def served_subject(server: Server) -> str:
         async with connected(server, client) as (_reader, writer):
             subject = writer.get_extra_info("peercert")["subject"]
             return str(subject[0][0][1])
 
     async with Server(echo, tls=tls) as server:
-        assert await shown(server) == "first"
+        assert await served_subject(server) == "first"
         assert not tls.reload()
         issue_server(authority, ["localhost"], NOW, common_name="second").save(certificate, key)
         await asyncio.sleep(1.01)
-        assert await shown(server) == "second", "the next connection is served with it"
+        assert await served_subject(server) == "second", "the next connection is served with it"
         key.write_bytes(create_authority("other", NOW).key)
         with pytest.raises(ValueError, match="are not a certificate and its key"):
             tls.reload()
-        assert await shown(server) == "second"
+        assert await served_subject(server) == "second"
 
 
 def test_errors_name_invalid_certificate_files(tmp_path: Path, server_pair: Pair) -> None:
@@ -193,7 +193,7 @@ async def test_unverifiable_client_certificate_fails_the_handshake_without_opens
     tls = ServerTls.from_pair(server_pair, client_authority=authority.certificate)
     assert await run_with_tls(tls, client_context(authority, client, tmp_path), refused) == []
     good = issue_client(authority, "jane", [], NOW)
-    [peer, _again] = await run_with_tls(tls, client_context(authority, good, tmp_path), ask_twice)
+    [peer, _again] = await run_with_tls(tls, client_context(authority, good, tmp_path), send_twice)
     assert peer is not None
     assert peer.common_name == "jane"
 
@@ -204,7 +204,7 @@ async def test_client_cas_can_be_replaced(authority: Pair, server_pair: Pair, tm
     for trusted, believed in ((authority, ["jane", None]), (other, [None, "joe"])):
         tls.trust(trusted.certificate)
         clients = [issue_client(authority, "jane", [], NOW), issue_client(other, "joe", [], NOW)]
-        peers = [(await run_with_tls(tls, client_context(authority, c, tmp_path), ask_twice))[0] for c in clients]
+        peers = [(await run_with_tls(tls, client_context(authority, c, tmp_path), send_twice))[0] for c in clients]
         assert [peer and peer.common_name for peer in peers] == believed
 
 
@@ -219,34 +219,34 @@ async def test_sni_certificates(authority: Pair, server_pair: Pair, tmp_path: Pa
     client = client_context(authority, None, tmp_path)
     client.check_hostname = False
 
-    async def shown(server: Server, host: str | None) -> str:
+    async def served_subject(server: Server, host: str | None) -> str:
         _reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=client, server_hostname=host)
         subject = writer.get_extra_info("peercert")["subject"]
         writer.close()
         return str(subject[-1][0][1])
 
     async with Server(echo, tls=tls) as server:
-        assert await shown(server, "one.example") == "one.example"
-        assert await shown(server, "ONE.example") == "one.example"
-        assert await shown(server, "a.two.example") == "wild"
-        assert await shown(server, "three.example") == "wild"
-        assert await shown(server, "a.b.two.example") == "localhost"
-        assert await shown(server, "else.example") == "localhost"
-        assert await shown(server, "127.0.0.1") == "localhost"
+        assert await served_subject(server, "one.example") == "one.example"
+        assert await served_subject(server, "ONE.example") == "one.example"
+        assert await served_subject(server, "a.two.example") == "wild"
+        assert await served_subject(server, "three.example") == "wild"
+        assert await served_subject(server, "a.b.two.example") == "localhost"
+        assert await served_subject(server, "else.example") == "localhost"
+        assert await served_subject(server, "127.0.0.1") == "localhost"
         issue_server(authority, ["one.example"], NOW, common_name="renewed").save(named[0].certificate, named[0].key)
         assert tls.reload()
-        assert await shown(server, "one.example") == "renewed"
+        assert await served_subject(server, "one.example") == "renewed"
 
 
 async def negotiated(tls: ServerTls, client: ssl.SSLContext) -> tuple[str, str]:
     """Version and cipher of a connection."""
     result: list[tuple[str, str]] = []
 
-    async def look(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def record_cipher(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         spoken = writer.get_extra_info("ssl_object")
         result.append((spoken.version(), spoken.cipher()[0]))
 
-    await run_with_tls(tls, client, look)
+    await run_with_tls(tls, client, record_cipher)
     return result[0]
 
 

@@ -29,7 +29,7 @@ def config_map(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
-def is_there(obj: object) -> bool:
+def exists(obj: object) -> bool:
     return obj is not None
 
 
@@ -58,7 +58,7 @@ def test_a_program_runs_on_the_planes_clock_until_the_end_of_the_block() -> None
     beater = Beater()
     with plane(nodes=0, controllers=(), serve=False, movable_clock=True) as cluster:
         with cluster.running(beater.run):
-            cluster.wait_for("v1", "ConfigMap", "beat-0", is_there)
+            cluster.wait_for("v1", "ConfigMap", "beat-0", exists)
             cluster.advance(130)
             assert len(cluster.list("v1", "ConfigMap")) == 3
         assert beater.ended

@@ -65,14 +65,14 @@ def greeter() -> App:
     return app
 
 
-def there(obj: Any) -> bool:
+def exists(obj: Any) -> bool:
     return obj is not None
 
 
 def test_an_app_runs_as_it_is(pilothouse: Cluster) -> None:
     with pilothouse.running(greeter()):
         pilothouse.apply(thing("ada"))
-        pilothouse.wait_for("v1", "ConfigMap", "ada", there)
+        pilothouse.wait_for("v1", "ConfigMap", "ada", exists)
 
 
 async def test_definitions_that_are_there_are_left_alone(env: Env) -> None:
@@ -81,7 +81,7 @@ async def test_definitions_that_are_there_are_left_alone(env: Env) -> None:
     async with async_plane(env=env, nodes=0, controllers=(), crds=definition) as cluster:
         async with cluster.running(greeter(), settings=Settings(namespaces=("default",))):
             await cluster.apply(thing("ada"))
-            await cluster.wait_for("v1", "ConfigMap", "ada", there)
+            await cluster.wait_for("v1", "ConfigMap", "ada", exists)
         obj = await cluster.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.example.com")
         assert obj["spec"]["names"]["shortNames"] == ["mine"]
 
@@ -91,7 +91,7 @@ def test_an_account_with_the_generated_roles_suffices(serve: bool) -> None:
     with plane(nodes=1, serve=serve, authorization="RBAC") as cluster:
         with cluster.running(greeter(), as_=ACCOUNT, settings=Settings(leader_elect=True)):
             cluster.apply(thing("ada"))
-            cluster.wait_for("v1", "ConfigMap", "ada", there)
+            cluster.wait_for("v1", "ConfigMap", "ada", exists)
             assert cluster.get("v1", "ServiceAccount", "greeter")
         with pytest.raises(NotFound):
             cluster.get("rbac.authorization.k8s.io/v1", "ClusterRole", "greeter")
@@ -273,7 +273,7 @@ async def test_a_wait_in_vain_shows_conditions_events_and_the_last_error(env: En
         assert "managedFields" not in message
         assert "why:" not in message, "the error of the last sync is the reason"
         with pytest.raises(Timeout, match=r"ConfigMap ada: .* it does not exist\n.*ArithmeticError: nobody to greet"):
-            await cluster.wait_for("v1", "ConfigMap", "ada", there, seconds=1)
+            await cluster.wait_for("v1", "ConfigMap", "ada", exists, seconds=1)
 
 
 async def test_a_wait_in_vain_shows_caches_that_are_not_filled(env: Env) -> None:

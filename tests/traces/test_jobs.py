@@ -18,7 +18,7 @@ from tests.traces.records import Record, recorded
 
 USER = "job-controller"
 OTHERS = ("ttl-after-finished-controller", "generic-garbage-collector")
-"""The garbage collector, which completes deletions of the Job controller."""
+"""Controllers that complete the deletions of the Job controller."""
 ANNOTATIONS = ("simulated.pilothouse.dev/run-time", "simulated.pilothouse.dev/exit-code")
 MILLISECONDS = (0.001, 0.004)
 

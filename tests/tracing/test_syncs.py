@@ -139,13 +139,13 @@ async def test_sync_span_is_the_current_span(env: Env) -> None:
     """Spans of an operator's own become children."""
     observed: list[int] = []
 
-    async def look(_key: str) -> None:
+    async def sync(_key: str) -> None:
         async def below() -> None:
             observed.append(trace.get_current_span().get_span_context().span_id)
 
         await asyncio.create_task(below())
 
-    controller = Controller(env, look)
+    controller = Controller(env, sync)
     controller.queue.add("default/a")
     await controller.run()
     assert observed == [id_of(controller.spans.named("thing-controller sync")[0])]

@@ -44,7 +44,7 @@ class Probe:
             self._seconds.append(time.perf_counter() - began)
         connection.close()
 
-    def taken(self) -> list[float]:
+    def take_samples(self) -> list[float]:
         """The times since this was last called, ascending."""
         samples, self._seconds = self._seconds, []
         return sorted(samples)
@@ -61,7 +61,7 @@ def test_a_large_cluster_is_shown_and_followed(browser: Browser, tmp_path: Path,
         with Probe(int(link.rpartition("/ui/")[0].rpartition(":")[2])) as probe:
             tab = browser.open()
             tab.size(1280, 900)
-            probe.taken()
+            probe.take_samples()
             began = time.perf_counter()
             tab.go(link)
             tab.wait(
@@ -69,7 +69,7 @@ def test_a_large_cluster_is_shown_and_followed(browser: Browser, tmp_path: Path,
                 f"document.querySelectorAll('.node').length === {nodes}",
                 60,
             )
-            first_picture, at_first = time.perf_counter() - began, probe.taken()
+            first_picture, at_first = time.perf_counter() - began, probe.take_samples()
             tab.run("""(() => {
               window.pictures = 0;
               const draw = pilothouse.onChange;
@@ -77,11 +77,11 @@ def test_a_large_cluster_is_shown_and_followed(browser: Browser, tmp_path: Path,
             })()""")
             seconds = 10 if soak else 3
             time.sleep(seconds)
-            pictures, following = tab.run("pictures") / seconds, probe.taken()
+            pictures, following = tab.run("pictures") / seconds, probe.take_samples()
             began = time.perf_counter()
             tab.press("[")
             tab.wait("pilothouse.past?.complete", 60)
-            past, at_past = time.perf_counter() - began, probe.taken()
+            past, at_past = time.perf_counter() - began, probe.take_samples()
             errors = tab.errors
             tab.close()
     worst = [times[-1 - len(times) // 100] for times in (at_first, following, at_past)]

@@ -55,12 +55,12 @@ async def test_policy_exceeding_its_cost_budget_follows_its_failure_policy(
 async def test_authorizer_checks_count_towards_the_cost_budget(env: Env) -> None:
     check = "authorizer.path('/healthz').check('get').allowed()"
 
-    async def asked(times: int) -> Answer:
+    async def send(times: int) -> Answer:
         policy_object = policy({"expression": " && ".join([check] * times)})
         return await post_with_policy(Api(env), config_map(a="1"), policy_object, binding())
 
-    assert (await asked(2)).status == 201
-    answer = await asked(3)
+    assert (await send(2)).status == 201
+    answer = await send(3)
     assert answer.status == 422
     assert answer.body["message"].endswith(f"resulted in error: {COST_EXCEEDED}")
 

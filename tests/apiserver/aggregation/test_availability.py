@@ -68,7 +68,7 @@ async def test_false_insecure_skip_tls_verify_is_omitted(api: Api) -> None:
 async def test_condition_follows_the_service(started_api: Api) -> None:
     observed = []
 
-    async def look() -> None:
+    async def observe() -> None:
         await asyncio.sleep(1)
         obj = (await started_api.get(f"{API_SERVICES}/v1.g.example.com")).body
         [condition] = obj["status"]["conditions"]
@@ -77,17 +77,17 @@ async def test_condition_follows_the_service(started_api: Api) -> None:
     backend = {"namespace": "default", "name": "s"}
     spec = {**SPEC, "service": backend, "groupPriorityMinimum": 1, "versionPriority": 1}
     await started_api.create(API_SERVICES, {"metadata": {"name": "v1.g.example.com"}, "spec": spec})
-    await look()
+    await observe()
     services = "/api/v1/namespaces/default/services"
     await started_api.create(services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 443}]}})
-    await look()
+    await observe()
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
     labels = {"kubernetes.io/service-name": "s"}
     ready = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"name": "", "port": 1}]}
     await started_api.create(slices, {"metadata": {"name": "s-1", "labels": labels}, **ready})
-    await look()
+    await observe()
     await started_api.delete(f"{services}/s")
-    await look()
+    await observe()
     reasons = ["ServiceNotFound", "EndpointsNotFound", "FailedDiscoveryCheck", "ServiceNotFound"]
     assert [reason for reason, _ in observed] == reasons
     assert len({since for _, since in observed}) == 1, "it was never available, so that it has not changed since"

@@ -140,7 +140,7 @@ class AttackedPlane:
             answer = connection.getresponse()
             return Answer(answer.status, answer.read())
 
-    def ask_many(self, requests: Iterable[tuple[str, str, Mapping[str, str]]], *, token: str = "") -> list[Answer]:
+    def send_requests(self, requests: Iterable[tuple[str, str, Mapping[str, str]]], *, token: str = "") -> list[Answer]:
         """Send requests without bodies (method, path, headers) in sequence over one connection."""
         login = {"Authorization": f"Bearer {token}"} if token else {}
         answers = []

@@ -59,7 +59,7 @@ def _lists_in_lists(plane: AttackedPlane) -> None:
         assert plane.as_user("POST", REVIEWS, body).status == 400
 
 
-def _made(plane: AttackedPlane, target: str, obj: dict[str, Any]) -> str:
+def _created(plane: AttackedPlane, target: str, obj: dict[str, Any]) -> str:
     """Create an object as administrator; returns its path."""
     name = f"body-{next(_numbers)}"
     created = plane.as_admin("POST", target, {**obj, "metadata": {"name": name, **obj.get("metadata", {})}})
@@ -72,7 +72,7 @@ def _containers(count: int) -> list[dict[str, str]]:
 
 
 def _containers_merged(plane: AttackedPlane) -> None:
-    pod = _made(plane, PODS, {"spec": {"nodeName": "elsewhere", "containers": _containers(1)}})
+    pod = _created(plane, PODS, {"spec": {"nodeName": "elsewhere", "containers": _containers(1)}})
     patch = {
         "spec": {"containers": [{**container, "name": f"new-{container['name']}"} for container in _containers(20_000)]}
     }
@@ -81,7 +81,7 @@ def _containers_merged(plane: AttackedPlane) -> None:
 
 def _finalizers_merged(plane: AttackedPlane) -> None:
     first, second = ([f"example.{end}/{number}" for number in range(15_000)] for end in ("com", "org"))
-    existing = _made(plane, CONFIG_MAPS, {"metadata": {"finalizers": first}})
+    existing = _created(plane, CONFIG_MAPS, {"metadata": {"finalizers": first}})
     more = [f"example.org/{number}" for number in range(50_000)]
     for name, values in (("finalizers", second), ("$deleteFromPrimitiveList/finalizers", more)):
         patch = {"metadata": {name: values}}
@@ -102,7 +102,7 @@ def _owners(plane: AttackedPlane) -> None:
 
 
 def _operations(plane: AttackedPlane) -> None:
-    existing = _made(plane, CONFIG_MAPS, {"data": {f"key{number}": "" for number in range(50_000)}})
+    existing = _created(plane, CONFIG_MAPS, {"data": {f"key{number}": "" for number in range(50_000)}})
     patch = [{"op": "add", "path": f"/data/new{number}", "value": ""} for number in range(10_000)]
     patched = plane.as_user("PATCH", existing, patch, content_type=JSON_PATCH)
     # etcd takes 1.5 MiB.

@@ -89,7 +89,7 @@ _LONG = 60_000
 def _many_resources(plane: AttackedPlane) -> None:
     long = "x" * (_LONG // 4)
     paths = [f"/apis/g{number}{long}/v1{long}/r{number}{long}/n/s{long}" for number in range(1000)]
-    pending_requests = plane.ask_many([("GET", path, {}) for path in [*paths, '/apis/evil"}/v1/pods/x', "/odd"]])
+    pending_requests = plane.send_requests([("GET", path, {}) for path in [*paths, '/apis/evil"}/v1/pods/x', "/odd"]])
     assert {answer.status for answer in pending_requests} <= {401, 403}
     exposition = plane.as_admin("GET", "/metrics").body.decode()
     assert "evil" not in exposition
@@ -98,13 +98,13 @@ def _many_resources(plane: AttackedPlane) -> None:
 
 def _many_paths_of_a_user(plane: AttackedPlane) -> None:
     paths = [f"/{number}/{'x' * _LONG}" for number in range(1200)]
-    pending_requests = plane.ask_many([("GET", path, {}) for path in paths], token=USER_TOKEN)
+    pending_requests = plane.send_requests([("GET", path, {}) for path in paths], token=USER_TOKEN)
     assert {answer.status for answer in pending_requests} == {403}
 
 
 def _many_accept_headers(plane: AttackedPlane) -> None:
     headers = [{"Accept": f"a/{number}" + ",a" * (_LONG // 2)} for number in range(300)]
-    pending_requests = plane.ask_many([("GET", "/api/v1/secrets", header) for header in headers])
+    pending_requests = plane.send_requests([("GET", "/api/v1/secrets", header) for header in headers])
     assert {answer.status for answer in pending_requests} <= {401, 403}
 
 
@@ -118,7 +118,7 @@ def _heads_that_take_long_to_read(plane: AttackedPlane) -> None:
         ("/api/v1/pods", {f"Impersonate-Extra-{number}": "x" for number in range(_LONG // 30)}),
     ]
     for path, headers in heads:
-        pending_requests = plane.ask_many([("GET", path, headers)] * 10)
+        pending_requests = plane.send_requests([("GET", path, headers)] * 10)
         assert {answer.status for answer in pending_requests} <= {400, 401, 403, 431}
 
 
@@ -162,7 +162,7 @@ def _half_a_hello(plane: AttackedPlane) -> None:
         time.sleep(_HOLD_SECONDS)
 
 
-def _held(first: bytes, count: int) -> Callable[[AttackedPlane], None]:
+def _open(first: bytes, count: int) -> Callable[[AttackedPlane], None]:
     def attack(plane: AttackedPlane) -> None:
         with _connections(plane, count, first):
             time.sleep(_HOLD_SECONDS)
@@ -309,13 +309,18 @@ ATTACKS = [
     Attack("heads that take long to read with RBAC", _heads_that_take_long_to_read, RBAC),
     Attack("connections that say nothing", _silence),
     Attack("connections with half a handshake", _half_a_hello),
-    Attack("connections without requests", _held(b"", 200)),
-    Attack("connections with half a head", _held(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * _LONG, 250)),
+    Attack("connections without requests", _open(b"", 200)),
+    Attack("connections with half a head", _open(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * _LONG, 250)),
     Attack(
-        "connections with requests whose answers are not read", _held(b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * 2300, 60)
+        "connections with requests whose answers are not read",
+        _open(b"GET / HTTP/1.1\r\nHost:\r\n\r\n" * 2300, 60),
     ),
-    Attack("connections with half a body", _held(_unfinished("POST", "/api/v1/pods", 1_000_000), 150)),
-    Attack("connections with half a body with RBAC", _held(_unfinished("POST", "/api/v1/pods", 1_000_000), 150), RBAC),
+    Attack("connections with half a body", _open(_unfinished("POST", "/api/v1/pods", 1_000_000), 150)),
+    Attack(
+        "connections with half a body with RBAC",
+        _open(_unfinished("POST", "/api/v1/pods", 1_000_000), 150),
+        RBAC,
+    ),
     Attack("half bodies of a user", _unfinished_bodies_of_a_user, RBAC),
     Attack("lists that are not read", _unread("")),
     Attack("watches that are not read", _unread("watch=1")),

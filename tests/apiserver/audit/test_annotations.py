@@ -65,15 +65,15 @@ async def test_mutating_webhook_annotations_per_round(env: Env, level: str) -> N
     await audited.api.create(MUTATING, configuration(*hooks))
     annotations = await audited.annotations(CONFIG_MAPS, MAP)
 
-    def said(name: str, *, mutated: bool) -> str:
+    def patch_annotation(name: str, *, mutated: bool) -> str:
         return f'{{"configuration":"w","webhook":"{name}.example.com","mutated":{json.dumps(mutated)}}}'
 
     expected = {
         "a.example.com/seen": "yes",
-        f"mutation.{ROUND.format(0, 0)}": said("a", mutated=False),
-        f"mutation.{ROUND.format(0, 1)}": said("b", mutated=True),
-        f"mutation.{ROUND.format(0, 2)}": said("c", mutated=False),
-        f"mutation.{ROUND.format(1, 0)}": said("a", mutated=False),
+        f"mutation.{ROUND.format(0, 0)}": patch_annotation("a", mutated=False),
+        f"mutation.{ROUND.format(0, 1)}": patch_annotation("b", mutated=True),
+        f"mutation.{ROUND.format(0, 2)}": patch_annotation("c", mutated=False),
+        f"mutation.{ROUND.format(1, 0)}": patch_annotation("a", mutated=False),
         f"failed-open.mutation.{ROUND.format(0, 2)}": "c.example.com",
     }
     if level == "Request":

@@ -39,7 +39,7 @@ class AuthenticatedServer:
         assert isinstance(response, Response)
         return Answer(response.status, response.headers, response.body)
 
-    async def who(self, token: str) -> dict[str, Any] | int:
+    async def authenticated_user(self, token: str) -> dict[str, Any] | int:
         """The user that the token authenticates, or the status of the error."""
         answer = await self.request(f"{LOGINS}/selfsubjectreviews", token, {})
         if answer.status != 201:
@@ -84,7 +84,7 @@ async def a_pod(door: AuthenticatedServer) -> dict[str, Any]:
 
 async def test_token_claims(door: AuthenticatedServer) -> None:
     token = await door.token()
-    user = await door.who(token)
+    user = await door.authenticated_user(token)
     uid = (await door.api.get(f"{ACCOUNTS}/sa")).meta["uid"]
     token_claims = claims(token)
     assert user == {
@@ -105,7 +105,7 @@ async def test_token_claims(door: AuthenticatedServer) -> None:
 async def test_pod_bound_token_has_pod_and_node_in_extra(door: AuthenticatedServer) -> None:
     metas = await a_pod(door)
     token = await door.token(boundObjectRef=reference("Pod", "p"))
-    user = await door.who(token)
+    user = await door.authenticated_user(token)
     assert isinstance(user, dict)
     extra = {key: value for key, value in user["extra"].items() if key != f"{PREFIX}/credential-id"}
     assert extra == {
@@ -159,9 +159,9 @@ async def test_token_invalidation(
     await a_pod(door)
     await door.api.create("/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}})
     token = await door.token(**({"boundObjectRef": bound} if bound else {}))
-    before = await door.who(token)
+    before = await door.authenticated_user(token)
     await ends(door)
-    after = await door.who(token)
+    after = await door.authenticated_user(token)
     assert isinstance(before, dict)
     assert after == 401
 
@@ -172,9 +172,9 @@ async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(do
     await door.api.patch("/api/v1/namespaces/default/pods/p", {"metadata": {"finalizers": ["x.com/hold"]}})
     await door.api.delete("/api/v1/namespaces/default/pods/p", {"gracePeriodSeconds": 30})
     await asyncio.sleep(80)
-    still = await door.who(token)
+    still = await door.authenticated_user(token)
     await asyncio.sleep(20)
-    ended = await door.who(token)
+    ended = await door.authenticated_user(token)
     assert isinstance(still, dict)
     assert ended == 401
 
@@ -182,7 +182,7 @@ async def test_bound_token_is_valid_one_minute_past_the_deletion_grace_period(do
 async def test_token_for_another_audience_is_rejected(door: AuthenticatedServer) -> None:
     token = await door.token(audiences=["vault", ISSUER + "/other"])
     both = await door.token(audiences=["vault", ISSUER])
-    identity = await door.who(token)
+    identity = await door.authenticated_user(token)
     plain = await door.review(token)
     review = await door.review(token, "vault", "x")
     ours = await door.review(both)
@@ -202,7 +202,7 @@ async def test_tampered_token_is_rejected(door: AuthenticatedServer) -> None:
     token_claims["sub"] = "system:serviceaccount:kube-system:admin"
     other = base64.urlsafe_b64encode(json.dumps(token_claims).encode()).rstrip(b"=").decode()
     assert [
-        await door.who(token)
+        await door.authenticated_user(token)
         for token in (f"{head}.{other}.{signature}", f"{none}.{body}.", f"{head}.{body}.", f"{head}.{body}", "x")
     ] == [401] * 5
 
@@ -228,7 +228,7 @@ def _encoded(text: bytes) -> str:
 async def test_token_with_an_invalid_header_is_rejected(door: AuthenticatedServer, head: bytes) -> None:
     _head, body, signature = (await door.token()).split(".")
     token = f"{_encoded(head)}.{body}.{signature}"
-    status = await door.who(token)
+    status = await door.authenticated_user(token)
     review = await door.review(token)
     assert status == 401
     assert review == {"user": {}, "error": "invalid bearer token"}
@@ -252,7 +252,7 @@ async def test_token_with_an_invalid_header_is_rejected(door: AuthenticatedServe
 )
 async def test_signed_token_with_malformed_claims_is_rejected(door: AuthenticatedServer, more: dict[str, Any]) -> None:
     """Other programs may have a key that the server trusts."""
-    assert await door.who(signed({**claims(await door.token()), **more})) == 401
+    assert await door.authenticated_user(signed({**claims(await door.token()), **more})) == 401
 
 
 @cases(
@@ -272,8 +272,8 @@ async def test_non_canonical_token_encoding_is_rejected(
     token = await door.token()
     while not set("-_") & set(token):
         token = await door.token()
-    assert isinstance(await door.who(token), dict)
-    assert await door.who(change(token)) == 401
+    assert isinstance(await door.authenticated_user(token), dict)
+    assert await door.authenticated_user(change(token)) == 401
 
 
 async def test_expiration_of_3607_seconds_is_extended_to_a_year(door: AuthenticatedServer) -> None:
@@ -302,18 +302,18 @@ async def test_legacy_secret_token(door: AuthenticatedServer) -> None:
         "stringData": {"token": token},
     }
     path = "/api/v1/namespaces/default/secrets"
-    before = await door.who(token)
+    before = await door.authenticated_user(token)
     await door.api.create(path, secret)
-    during = await door.who(token)
+    during = await door.authenticated_user(token)
     beside = asyncio.ensure_future(door.api.server.background["use of tokens"]())
     await asyncio.sleep(1)
     beside.cancel()
     used = (await door.api.get(f"{path}/s")).meta.get("labels")
     marked = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}}
     await door.api.patch(f"{path}/s", marked)
-    invalid = await door.who(token)
+    invalid = await door.authenticated_user(token)
     await _delete_secret(door)
-    after = await door.who(token)
+    after = await door.authenticated_user(token)
     now = door.api.env.now()
     assert (before, invalid, after) == (401, 401, 401)
     assert isinstance(during, dict)
@@ -363,7 +363,7 @@ def bootstrap(**data: str) -> dict[str, Any]:
 )
 async def test_bootstrap_tokens(door: AuthenticatedServer, secret: dict[str, Any], groups: list[str] | None) -> None:
     await door.api.create("/api/v1/namespaces/kube-system/secrets", secret)
-    result = await door.who("abcdef.0123456789abcdef")
+    result = await door.authenticated_user("abcdef.0123456789abcdef")
     if groups is None:
         assert result == 401
     else:

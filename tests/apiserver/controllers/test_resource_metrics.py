@@ -174,7 +174,7 @@ async def test_workload_load_is_shared_by_ready_pods(world: World, meter: Meter)
     async def owned(world: World, name: str, owner: Doc, *, ready: bool = True) -> None:
         await world.pod(name, node="n1", ready=ready, ownerReferences=[owner])
 
-    async def made(world: World, plural: str, kind: str, name: str, owners: list[Doc]) -> Doc:
+    async def create_owner(world: World, plural: str, kind: str, name: str, owners: list[Doc]) -> Doc:
         template = {
             "metadata": {"labels": {"app": name}},
             "spec": {"containers": [{"name": "main", "image": "pause"}]},
@@ -188,12 +188,12 @@ async def test_workload_load_is_shared_by_ready_pods(world: World, meter: Meter)
         items = (await world.request("GET", f"{ROOT}/namespaces/default/pods"))["items"]
         return {item["metadata"]["name"]: item["containers"][0]["usage"]["cpu"] for item in items}
 
-    web = await made(world, "deployments", "Deployment", "web", [])
-    old, new = [await made(world, "replicasets", "ReplicaSet", name, [web]) for name in ("web-1", "web-2")]
+    web = await create_owner(world, "deployments", "Deployment", "web", [])
+    old, new = [await create_owner(world, "replicasets", "ReplicaSet", name, [web]) for name in ("web-1", "web-2")]
     for name, owner in (("a", old), ("b", old), ("c", new)):
         await owned(world, name, owner)
     await owned(world, "d", new, ready=False)
-    other = await made(world, "deployments", "Deployment", "other", [])
+    other = await create_owner(world, "deployments", "Deployment", "other", [])
     await owned(world, "e", other)
     await world.pod("lonely", node="n1", ready=True)
     assert set((await used(world)).values()) == {"250m"}

@@ -155,7 +155,7 @@ def test_inflight_requests_are_the_maximum_of_the_last_second() -> None:
     counted = Counted()
     reading, writing = counted.metrics.reading, counted.metrics.writing
 
-    def shown() -> list[str]:
+    def inflight() -> list[str]:
         return [line.partition("{")[2] for line in lines(counted, "apiserver_current_inflight_requests")]
 
     reading.enter(counted.now)
@@ -164,12 +164,12 @@ def test_inflight_requests_are_the_maximum_of_the_last_second() -> None:
     for _ in range(3):
         writing.leave()
     counted.now = 1.1
-    assert shown() == ['request_kind="mutating"} 3', 'request_kind="readOnly"} 1']
+    assert inflight() == ['request_kind="mutating"} 3', 'request_kind="readOnly"} 1']
     counted.now = 2.2
-    assert shown() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 1']
+    assert inflight() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 1']
     reading.leave()
     counted.now = 60.0
-    assert shown() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 0']
+    assert inflight() == ['request_kind="mutating"} 0', 'request_kind="readOnly"} 0']
 
 
 def test_sli_latency_excludes_webhooks() -> None:

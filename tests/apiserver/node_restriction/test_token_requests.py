@@ -96,7 +96,7 @@ def unauthorized(audience: str) -> str:
     )
 
 
-def asked_about(audience: str) -> Attributes:
+def attributes_of(audience: str) -> Attributes:
     verb = "request-serviceaccounts-token-audience"
     return Attributes(verb, "", "v1", audience, namespace="ns", name="mysa")
 
@@ -143,14 +143,14 @@ def asked_about(audience: str) -> Attributes:
     },
 )
 def test_token_audience(pod: str, audience: str, existing: Any, words: str) -> None:
-    decides = Decides(asked_about(audience), allowed=False)
+    decides = Decides(attributes_of(audience), allowed=False)
     expect(admit_request(token_request(pod, (audience,)), existing, authorizer=decides), words)
 
 
 @pytest.mark.parametrize(("allowed", "words"), [(True, ""), (False, unauthorized("foo"))])
 def test_audiences_allowed_by_roles(allowed: bool, words: str) -> None:
     expect(
-        admit_request(token_request("mypod"), STORED, authorizer=Decides(asked_about("foo"), allowed=allowed)), words
+        admit_request(token_request("mypod"), STORED, authorizer=Decides(attributes_of("foo"), allowed=allowed)), words
     )
 
 

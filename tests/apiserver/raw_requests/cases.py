@@ -184,7 +184,7 @@ def _cbor_body(random: Random, number: int) -> tuple[Sent, ...]:
     return (request("POST", f"{seed.root}?dryRun=All", body, CBOR, expected=415),)
 
 
-def _made(random: Random, number: int) -> tuple[Seed, dict[str, Any], str, Sent, Sent]:
+def _created(random: Random, number: int) -> tuple[Seed, dict[str, Any], str, Sent, Sent]:
     """An object with the requests that create it and delete it."""
     seed = _picked(random)
     obj = _named(seed, f"raw-{number}")
@@ -199,7 +199,7 @@ _SUBRESOURCES = ("status", "scale", "finalize", "approval", "ephemeralcontainers
 
 
 def _patch(random: Random, number: int) -> tuple[Sent, ...]:
-    _seed, obj, one, created, deleted = _made(random, number)
+    _seed, obj, one, created, deleted = _created(random, number)
     content_type = random.choice(PATCHES)
     patch: Any
     if random.random() < 0.3 and content_type in load().patches:
@@ -253,7 +253,7 @@ def _operation(random: Random, obj: dict[str, Any]) -> Any:
 
 
 def _update(random: Random, number: int) -> tuple[Sent, ...]:
-    _seed, obj, one, created, deleted = _made(random, number)
+    _seed, obj, one, created, deleted = _created(random, number)
     body, content_type = _encoded(random, change_value(random, obj))
     if random.random() < 0.15:
         body = change_bytes(random, body)
@@ -263,7 +263,7 @@ def _update(random: Random, number: int) -> tuple[Sent, ...]:
 
 
 def _delete(random: Random, number: int) -> tuple[Sent, ...]:
-    seed, _obj, one, created, deleted = _made(random, number)
+    seed, _obj, one, created, deleted = _created(random, number)
     options = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apiserver.recorded.own import Translation, is_made
+from tests.apiserver.recorded.own import Translation, is_generated
 from tests.apiserver.recorded.recording import Answer, Exchange
 
 Json = Any
@@ -57,7 +57,7 @@ def _names(exchange: Exchange, theirs: Json, ours: Json) -> Iterator[tuple[str, 
     if prefix and isinstance(theirs, dict) and isinstance(ours, dict):
         for key in ("metadata", "details"):
             names = [str((body.get(key) or {}).get("name")) for body in (theirs, ours)]
-            if all(is_made(prefix, name) for name in names):
+            if all(is_generated(prefix, name) for name in names):
                 yield names[0], names[1]
 
 

@@ -31,7 +31,7 @@ def _just_written(theirs: str, ours: str, now: float) -> bool:
     return len(theirs) == len(ours) and abs(now - datetime.fromisoformat(ours).timestamp()) < 120
 
 
-def is_made(prefix: str, name: str) -> bool:
+def is_generated(prefix: str, name: str) -> bool:
     """Whether a server generated this name from a ``generateName``."""
     return name.startswith(prefix) and _SUFFIX.fullmatch(name[len(prefix) :]) is not None
 

@@ -87,8 +87,8 @@ class Player:
             exchange = exchanges[-1]
             place = _place(exchange)
             settles = len(exchanges) > 1 and exchange.target.startswith(_SETTLING)
-            ours = (self._settled if settles else self._ask)(exchange, place, translation)
-            result = differences(exchange, _where(place, exchange.answer), ours, translation)
+            ours = (self._settled if settles else self._send)(exchange, place, translation)
+            result = differences(exchange, _object_path(place, exchange.answer), ours, translation)
             result = [item for item in result if not _is_of_the_second(exchange, item)]
             written = _written(exchange, ours, place, revisions)
             if not translation.is_of_split_second(place, exchange.text):
@@ -117,7 +117,7 @@ class Player:
             report.unexplained.append(Found(seed, exchange, ours, tuple(remaining)))
         return exchange.answer.accepted != ours.accepted
 
-    def _ask(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
+    def _send(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
         target = translation.target(place, exchange.target)
         text = translation.body(place, exchange.text)
         headers = {"Authorization": f"Bearer {self._token}", "Accept": exchange.accept, "User-Agent": "fuzz/1"}
@@ -131,7 +131,7 @@ class Player:
         """Our server's response once the object's conditions are stable."""
         observed: list[str] = []
         while True:
-            answer = self._ask(exchange, place, translation)
+            answer = self._send(exchange, place, translation)
             body = answer.body if isinstance(answer.body, dict) else {}
             observed.append((body.get("metadata") or {}).get("resourceVersion") or str(answer.code))
             has_conditions = not answer.accepted or (body.get("status") or {}).get("conditions")
@@ -158,7 +158,7 @@ def _place(exchange: Exchange) -> str:
     return match[0] if match else exchange.path
 
 
-def _where(place: str, answer: Answer) -> str:
+def _object_path(place: str, answer: Answer) -> str:
     """The path of the object in a response: needed for creates."""
     body = answer.body
     if isinstance(body, dict) and "items" not in body and answer.code == 201:
@@ -184,7 +184,7 @@ def _written(exchange: Exchange, ours: Answer, place: str, revisions: dict[str, 
     now = tuple(str(meta.get("resourceVersion", "")) for meta in metas)
     if exchange.dry_run or "items" in theirs.body or not all(now) or theirs.body.get("kind") == "Scale":
         return []
-    path = _where(place, theirs)
+    path = _object_path(place, theirs)
     before = revisions.get(path)
     revisions[path] = (now[0], now[1])
     if exchange.method not in ("PUT", "PATCH") or before is None:

@@ -28,7 +28,7 @@ ODD = {"long": "word " * 100, "lines": "a\nb\n", "null": "null", "number": "1e3"
 DEFINITION = definition("Thing")
 
 
-async def _shown(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
+async def _encodings(api: Api, target: str, accept: str) -> tuple[bytes, bytes]:
     """A list encoded as a whole, and in time slices."""
     read: list[tuple[Request, Any, ListResult]] = []
     showing = NegotiatingPresenter(lambda: datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC))
@@ -73,7 +73,7 @@ async def test_long_and_short_lists_are_encoded_identically(
         working.cancel()
         if "protobuf" in accept and "as=" not in accept:
             return  # which custom resources have not
-    response, in_turns = await _shown(api, f"{target}{page}", accept)
+    response, in_turns = await _encodings(api, f"{target}{page}", accept)
     assert response == in_turns
 
 

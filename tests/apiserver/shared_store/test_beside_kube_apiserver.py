@@ -274,9 +274,9 @@ async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bo
             target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
             status, theirs = await asyncio.to_thread(go.try_request, "GET", target)
             assert status == 200, theirs
-            assert [_told(item) for item in theirs["items"]] == [_told(item) for item in items], revision
+            assert [_comparable(item) for item in theirs["items"]] == [_comparable(item) for item in items], revision
             again = await ours.get(target)
-            assert [_told(item) for item in again.body["items"]] == [_told(item) for item in items]
+            assert [_comparable(item) for item in again.body["items"]] == [_comparable(item) for item in items]
         lists.clear()
 
     until = time.monotonic() + soak_minutes * 60 if soak else 0.0
@@ -294,7 +294,7 @@ async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bo
     assert compared >= step // 20
 
 
-def _told(item: Any) -> Any:
+def _comparable(item: Any) -> Any:
     meta = item["metadata"]
     return meta["name"], meta["uid"], meta["resourceVersion"], item.get("data")
 
@@ -305,17 +305,17 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
     def body(name: str, **spec: Any) -> dict[str, Any]:
         return {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}], **spec}}
 
-    async def mine(name: str) -> Any:
+    async def local(name: str) -> Any:
         answer = await ours.post(services, body(name))
         assert answer.status == 201, answer.text
         return answer.body
 
-    async def theirs(name: str) -> Any:
+    async def upstream(name: str) -> Any:
         status, response = await asyncio.to_thread(go.try_request, "POST", services, body(name))
         assert status == 201, response
         return response
 
-    responses = await asyncio.gather(*(one(f"s{at}-{one.__name__}") for at in range(10) for one in (mine, theirs)))
+    responses = await asyncio.gather(*(one(f"s{at}-{one.__name__}") for at in range(10) for one in (local, upstream)))
     ports = [created_service["spec"]["ports"][0]["nodePort"] for created_service in responses]
     assert len(set(ports)) == 20
     assert len({created_service["spec"]["clusterIP"] for created_service in responses}) == 20

@@ -40,7 +40,7 @@ async def _create_until_it_fails(api: Api, size: int) -> tuple[list[str], Answer
     raise AssertionError("it never ran full")
 
 
-def _ask(etcd: Etcd, path: str, body: dict[str, Any]) -> Any:
+def _request(etcd: Etcd, path: str, body: dict[str, Any]) -> Any:
     """A request to etcd's gateway."""
     request = urllib.request.Request(f"{etcd.url}/v3/{path}", json.dumps(body).encode(), method="POST")
     with urllib.request.urlopen(request, timeout=10) as answer:
@@ -79,10 +79,10 @@ async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> Non
                 assert (await api.delete(f"{CONFIG_MAPS}/{name}")).status == 200
             assert (await api.get(f"{CONFIG_MAPS}/c0")).status == 404
             revision = (await api.get(CONFIG_MAPS)).body["metadata"]["resourceVersion"]
-            await asyncio.to_thread(_ask, etcd, "kv/compaction", {"revision": revision, "physical": True})
-            await asyncio.to_thread(_ask, etcd, "maintenance/defragment", {})
-            (alarm,) = (await asyncio.to_thread(_ask, etcd, "maintenance/alarm", {"action": "GET"}))["alarms"]
-            await asyncio.to_thread(_ask, etcd, "maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
+            await asyncio.to_thread(_request, etcd, "kv/compaction", {"revision": revision, "physical": True})
+            await asyncio.to_thread(_request, etcd, "maintenance/defragment", {})
+            (alarm,) = (await asyncio.to_thread(_request, etcd, "maintenance/alarm", {"action": "GET"}))["alarms"]
+            await asyncio.to_thread(_request, etcd, "maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
             assert (await api.post(CONFIG_MAPS, config_map("after"))).status == 201
             assert sorted(await _names(api)) == sorted([*acknowledged[len(deleted) :], "after"])
     finally:

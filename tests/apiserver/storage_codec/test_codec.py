@@ -37,7 +37,7 @@ def _stored() -> dict[str, bytes]:
     return {item["key"]: base64.b64decode(item["value"]) for item in _recorded()["etcd"]}
 
 
-def _shown() -> dict[tuple[str, str], Any]:
+def _responses() -> dict[tuple[str, str], Any]:
     return {(value["metadata"].get("uid"), value["apiVersion"]): value for value in _recorded()["shown"].values()}
 
 
@@ -53,7 +53,7 @@ def test_every_recorded_key_is_known() -> None:
 
 
 def test_objects_stored_by_v1_36_are_decoded() -> None:
-    objects = _shown()
+    objects = _responses()
     for etcd_key, data in _stored().items():
         key = LAYOUT.key(etcd_key)
         if key is None or key.startswith("/rangeallocations/"):

@@ -90,7 +90,7 @@ def _end(side: Side, step: Step, watch: "subprocess.Popen[bytes]") -> Answer:
 # What a step waits for
 
 
-def _told(text: str) -> Callable[[Check], Check]:
+def _describes(text: str) -> Callable[[Check], Check]:
     def describe(check: Check) -> Check:
         check.__doc__ = text
         return check
@@ -98,24 +98,24 @@ def _told(text: str) -> Callable[[Check], Check]:
     return describe
 
 
-def there(path: str) -> Check:
-    @_told(f"{path} is there")
+def exists(path: str) -> Check:
+    @_describes(f"{path} is there")
     def check(side: Side) -> object:
         return side.read(path)
 
     return check
 
 
-def gone(path: str) -> Check:
-    @_told(f"{path} is gone")
+def is_deleted(path: str) -> Check:
+    @_describes(f"{path} is gone")
     def check(side: Side) -> object:
         return side.read(path) is None
 
     return check
 
 
-def where(path: str, text: str, holds: Callable[[Any], object]) -> Check:
-    @_told(f"{path} {text}")
+def matches(path: str, text: str, holds: Callable[[Any], object]) -> Check:
+    @_describes(f"{path} {text}")
     def check(side: Side) -> object:
         result = side.read(path)
         return result is not None and holds(result)
@@ -125,7 +125,7 @@ def where(path: str, text: str, holds: Callable[[Any], object]) -> Check:
 
 def items(path: str, count: int, text: str = "", holds: Callable[[Any], object] = lambda _item: True) -> Check:
     """A check that the list has ``count`` objects, for each of which ``holds`` is true."""
-    return where(
+    return matches(
         path,
         f"lists {count} {text}",
         lambda found: len(found["items"]) == count and all(holds(item) for item in found["items"]),
@@ -135,7 +135,7 @@ def items(path: str, count: int, text: str = "", holds: Callable[[Any], object] 
 def events(selector: str, count: int) -> Check:
     """A check for at least ``count`` events, which arrive later than their cause."""
     path = f"{SHOP}/events?fieldSelector={quote(selector)}"
-    return where(path, f"lists {count}", lambda found: len(found["items"]) >= count)
+    return matches(path, f"lists {count}", lambda found: len(found["items"]) >= count)
 
 
 def is_ready(pod: Any) -> bool:
@@ -166,9 +166,9 @@ def deployed(name: str, replicas: int) -> tuple[Check, ...]:
         return counts == [replicas] * 4 and status.get("observedGeneration") == obj["metadata"]["generation"]
 
     return (
-        where(f"{APPS}/deployments/{name}", "is settled", settled),
+        matches(f"{APPS}/deployments/{name}", "is settled", settled),
         pods(name, replicas),
-        where(
+        matches(
             f"{APPS}/replicasets?labelSelector=app%3D{name}",
             "are settled",
             lambda found: all(map(is_settled, found["items"])),

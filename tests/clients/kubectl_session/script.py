@@ -15,11 +15,11 @@ from tests.clients.kubectl_session.runner import (
     Step,
     deployed,
     events,
-    gone,
+    exists,
+    is_deleted,
     items,
+    matches,
     pods,
-    there,
-    where,
 )
 from tests.clients.kubectl_session.sides import NODES as NODE_COUNT
 
@@ -46,7 +46,7 @@ def _homeless(pod: Any) -> bool:
 
 
 def _revision_settled(name: str) -> Check:
-    return where(
+    return matches(
         f"{APPS}/statefulsets/{name}",
         "has one revision",
         lambda found: (
@@ -56,7 +56,7 @@ def _revision_settled(name: str) -> Check:
     )
 
 
-_daemons_settled = where(
+_daemons_settled = matches(
     f"{APPS}/daemonsets/agent",
     "has updated all",
     lambda found: (
@@ -82,13 +82,13 @@ ORIENTATION = (
     Step(
         "the namespace as YAML",
         "get namespace shop -o yaml --show-managed-fields",
-        (there(f"{SHOP}/configmaps/kube-root-ca.crt"),),
+        (exists(f"{SHOP}/configmaps/kube-root-ca.crt"),),
     ),
     Step("describe the namespace", "describe namespace shop", newer=True),
     Step(
         "service accounts",
         "get serviceaccounts",
-        (where(f"{SHOP}/serviceaccounts/default", "has its token", lambda found: found.get("secrets")),),
+        (matches(f"{SHOP}/serviceaccounts/default", "has its token", lambda found: found.get("secrets")),),
         newer=True,
     ),
     Step("top has no metrics of nodes", "top nodes"),
@@ -152,7 +152,7 @@ DEPLOYMENT = (
     Step(
         "describe the service",
         "describe service web",
-        (where(f"{SHOP}/endpoints/web", "has both pods", lambda found: len(found["subsets"][0]["addresses"]) == 2),),
+        (matches(f"{SHOP}/endpoints/web", "has both pods", lambda found: len(found["subsets"][0]["addresses"]) == 2),),
         newer=True,
     ),
     Step("the service as YAML", "get service web -o yaml"),
@@ -191,7 +191,7 @@ DEPLOYMENT = (
     Step("scale as a patch", patch("deployment web --subresource=scale", {"spec": {"replicas": 2}}, "merge")),
     Step("expose", "expose deployment web --name=front --type=NodePort --port=8000", deployed("web", 2)),
     Step("the exposed service", "get service front -o yaml"),
-    Step("describe the exposed service", "describe service front", (there(f"{SHOP}/endpoints/front"),), newer=True),
+    Step("describe the exposed service", "describe service front", (exists(f"{SHOP}/endpoints/front"),), newer=True),
     Step("autoscale", "autoscale deployment web --min=1 --max=2 --cpu=80%"),
     Step("the autoscaler", "get horizontalpodautoscalers.v1.autoscaling web -o yaml"),
     Step("delete the autoscaler", "delete hpa web"),
@@ -285,7 +285,7 @@ SETS = (
     Step(
         "wait for the job",
         "wait --for=condition=complete job/sums --timeout=30s",
-        (where(f"{BATCH}/jobs/sums", "is done", _is_done),),
+        (matches(f"{BATCH}/jobs/sums", "is done", _is_done),),
     ),
     Step("sets and jobs in full", "get statefulsets,daemonsets,jobs -o wide", newer=True),
     Step("describe the stateful set", "describe statefulset db", (events("involvedObject.name=db", 2),)),
@@ -337,7 +337,7 @@ CERTIFICATES = (
         "the certificate",
         "get csr jane -o yaml",
         (
-            where(
+            matches(
                 "/apis/certificates.k8s.io/v1/certificatesigningrequests/jane",
                 "is signed",
                 lambda found: found["status"].get("certificate"),
@@ -368,7 +368,7 @@ CUSTOM = (
 
 ENDS = (
     Step("delete and orphan", "delete deployment web --cascade=orphan"),
-    Step("its orphans", "get rs,pods -l app=web -o yaml", (gone(f"{APPS}/deployments/web"),)),
+    Step("its orphans", "get rs,pods -l app=web -o yaml", (is_deleted(f"{APPS}/deployments/web"),)),
     Step("delete in the foreground", "delete rs -l app=web --cascade=foreground --timeout=30s", unordered=True),
     Step("nothing is left of it", "get rs,pods -l app=web"),
     Step("delete in the background", "delete statefulset db"),

@@ -76,7 +76,7 @@ def main() -> None:
         result: dict[str, Any] = objects.get_namespaced_custom_object(*WHERE, name)
         return result
 
-    def gone(name: str) -> bool:
+    def is_deleted(name: str) -> bool:
         try:
             pair(name)
         except ApiException as error:
@@ -109,7 +109,7 @@ def main() -> None:
 
         for name in ("one", "two"):
             objects.delete_namespaced_custom_object(*WHERE, name)
-        until(lambda: gone("one") and gone("two"), "the finalizers are taken away")
+        until(lambda: is_deleted("one") and is_deleted("two"), "the finalizers are taken away")
         assert sorted(deleted) == ["one", "two"]
         until(lambda: "one-pair" not in seen_names, "what they own is collected, and that is seen")
     finally:

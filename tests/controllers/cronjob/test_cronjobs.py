@@ -37,10 +37,10 @@ class Ender:
         self.running: dict[str, str] = {}
         self.most = 0
         informers = InformerFactory(world.admin, world.env)
-        informers.informer(JOBS).add_handler(self._made, lambda _old, _new: None, self._delete_cron_job)
+        informers.informer(JOBS).add_handler(self._on_job, lambda _old, _new: None, self._delete_cron_job)
         informers.start(group)
 
-    def _made(self, job: Job, _initial: bool) -> None:
+    def _on_job(self, job: Job, _initial: bool) -> None:
         self.moments.append(job.metadata.annotations[SCHEDULED])
         self.running[job.metadata.uid] = job.metadata.name
         self.most = max(self.most, len(self.running))

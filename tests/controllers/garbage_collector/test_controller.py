@@ -479,26 +479,26 @@ async def test_discovery_is_retried_for_a_new_definition(cluster: Cluster) -> No
 async def test_new_definitions_cause_few_discovery_requests(cluster: Cluster) -> None:
     """Discovery is requested for new definitions only, a bounded number of times even if they are never served."""
 
-    def asked() -> int:
+    def discovery_requests() -> int:
         return sum(request.target == "/apis" for request in cluster.transport.sent)
 
-    before = asked()
+    before = discovery_requests()
     for number in range(20):
         names = {"plural": f"things{number}", "kind": f"Thing{number}", "listKind": f"Thing{number}List"}
         spec = {**CRD["spec"], "names": names}
         await cluster.create(CRDS, metadata={"name": f"things{number}.example.com"}, spec=spec)
     await asyncio.sleep(10)
-    assert asked() - before <= 3
-    before = asked()
+    assert discovery_requests() - before <= 3
+    before = discovery_requests()
     await cluster.merge(f"{CRDS}/things0.example.com", {"metadata": {"labels": {"a": "b"}}})
     await asyncio.sleep(5)
-    assert asked() == before, "nothing that discovery would show"
+    assert discovery_requests() == before, "nothing that discovery would show"
     # The kind of another definition: its names are never accepted.
     crd_names = {**CRD["spec"]["names"], "kind": "Thing0"}
     await cluster.create(CRDS, metadata=CRD["metadata"], spec={**CRD["spec"], "names": crd_names})
-    before = asked()
+    before = discovery_requests()
     await asyncio.sleep(300)
-    assert asked() - before <= 10 + 3
+    assert discovery_requests() - before <= 10 + 3
 
 
 async def test_object_with_an_owner_of_an_unserved_kind_is_retried(

@@ -33,9 +33,9 @@ class DisjointRanges:
         self.nodes: dict[str, tuple[bytes, bytes]] = {}
         self.wrong: list[str] = []
         self.given = 0
-        world.store.on_commit.append(self.look)
+        world.store.on_commit.append(self.observe)
 
-    def look(self, changes: list[Change]) -> None:
+    def observe(self, changes: list[Change]) -> None:
         for change in changes:
             if not change.key.startswith("/nodes/"):
                 continue

@@ -232,20 +232,20 @@ def test_metrics_are_upstreams() -> None:
         ("10.0.0.0/16", 24), ("2001:db8::/48", 64), services=("10.0.0.0/17", "2001:db8::/49"), metrics=metrics
     )
 
-    def shown(cluster: str) -> tuple[float, ...]:
+    def exposed(cluster: str) -> tuple[float, ...]:
         names = ("cidrset_cidrs_allocations_total", "cidrset_cidrs_releases_total", "cidrset_usage_cidrs",
                  "cirdset_max_cidrs", "cidrset_allocation_tries_per_request")  # fmt: skip
         return tuple(metrics.value(f"node_ipam_controller_{name}", cluster) for name in names)
 
-    assert shown("10.0.0.0/16") == (128, 0, 0.5, 256, 0)
-    assert shown("2001:db8::/48") == (32768, 0, 0.5, 65536, 0)
+    assert exposed("10.0.0.0/16") == (128, 0, 0.5, 256, 0)
+    assert exposed("2001:db8::/48") == (32768, 0, 0.5, 65536, 0)
     give(books, "a")
-    assert shown("10.0.0.0/16") == (129, 0, 129 / 256, 256, 1)
+    assert exposed("10.0.0.0/16") == (129, 0, 129 / 256, 256, 1)
     assert 'tries_per_request_bucket{clusterCIDR="10.0.0.0/16",le="125"} 0' in metrics.exposition()
     assert 'tries_per_request_bucket{clusterCIDR="10.0.0.0/16",le="625"} 1' in metrics.exposition()
     enter(books, "b", "10.0.0.0/16", "2001:db8::/48")
-    assert shown("10.0.0.0/16") == (256, 0, 1, 256, 1)
+    assert exposed("10.0.0.0/16") == (256, 0, 1, 256, 1)
     books.release("b")
     books.release("a")
-    assert shown("10.0.0.0/16") == (256, 128, 0.5, 256, 1)
-    assert shown("2001:db8::/48") == (65536, 32768, 0.5, 65536, 1)
+    assert exposed("10.0.0.0/16") == (256, 128, 0.5, 256, 1)
+    assert exposed("2001:db8::/48") == (65536, 32768, 0.5, 65536, 1)

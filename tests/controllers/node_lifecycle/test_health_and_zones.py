@@ -123,14 +123,14 @@ def test_heartbeat_grace_period(looks: list[tuple[float, float | None, float | N
 def test_lease_heartbeats(version: str, renewed: float, expected: bool) -> None:
     """Upstream compares only renew times: after a clock was set back a node is unhealthy until it catches up."""
 
-    def held(version: str, renewed: float) -> Lease:
+    def lease_of(version: str, renewed: float) -> Lease:
         result = lease(renewed)
         assert result is not None
         return msgspec.structs.replace(result, metadata=ObjectMeta(resource_version=version))
 
     ready = node(condition("Ready", "True"))
-    health = observe_heartbeat(None, ready, held("7", 0), instant(0))
-    health = observe_heartbeat(health, ready, held(version, renewed), instant(30))
+    health = observe_heartbeat(None, ready, lease_of("7", 0), instant(0))
+    health = observe_heartbeat(health, ready, lease_of(version, renewed), instant(30))
     assert (health.probed == 1030.0) is expected
 
 

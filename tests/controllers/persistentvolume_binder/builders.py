@@ -197,7 +197,7 @@ class FakeBinder:
                 _write(self.volumes, volume_object, links.volume_phase(volume_object, "Available"))
         return step
 
-    def shown_volume(self, name: str) -> str:
+    def volume_text(self, name: str) -> str:
         """``phase, claim#uid, annotations`` of a volume."""
         obj = self.volumes.get(name)
         assert obj is not None
@@ -205,7 +205,7 @@ class FakeBinder:
         of = f"{reference.name}#{reference.uid}" if reference is not None else ""
         return f"{view.status.phase} {of} {_marks(view.metadata.annotations)}".strip()
 
-    def shown_claim(self, name: str) -> str:
+    def claim_text(self, name: str) -> str:
         """``phase, volume, capacity, annotations`` of a claim."""
         obj = self.claims.get(f"ns/{name}")
         assert obj is not None

@@ -289,8 +289,8 @@ def test_sync_claim(
 ) -> None:
     desk = FakeBinder(volumes, [requested], [], [])
     desk.sync_claim("c")
-    assert desk.shown_claim("c") == claim_then
-    assert {name: desk.shown_volume(name) for name in volumes_then} == volumes_then
+    assert desk.claim_text("c") == claim_then
+    assert {name: desk.volume_text(name) for name in volumes_then} == volumes_then
     assert desk.told == message
 
 
@@ -326,9 +326,9 @@ def test_two_volumes_pre_bound_to_one_claim() -> None:
     desk.sync_claim("c")
     desk.sync_volume("a")
     desk.sync_volume("b")
-    assert desk.shown_volume("a") == "Bound c#u controller"
-    assert desk.shown_volume("b") == "Available"
-    assert desk.shown_claim("c") == "Bound a 1Gi controller+completed"
+    assert desk.volume_text("a") == "Bound c#u controller"
+    assert desk.volume_text("b") == "Available"
+    assert desk.claim_text("c") == "Bound a 1Gi controller+completed"
 
 
 LATER: dict[str, Any] = {"volumeBindingMode": "WaitForFirstConsumer"}

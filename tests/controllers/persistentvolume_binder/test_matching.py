@@ -49,26 +49,26 @@ SHELF = (
 )
 
 
-def asks(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
+def claim_of(size: str, modes: tuple[str, ...] = TWO, **more: Any) -> Doc:
     return claim("c", size=size, modes=modes, **more)
 
 
 @cases(
     "requested, expected",
     {
-        "the smallest that is large enough": (asks("8G"), "gce003"),
-        "several access modes": (asks("5G", (ROX, RWO, RWX)), "nfs002"),
-        "smallest volume": (asks("1G"), "gce002"),
-        "none large enough": (asks("999G"), ""),
-        "selector matches nothing": (asks("999G", selects={"should-not-exist": "true"}), ""),
-        "selector matches, access modes do not": (asks("20000G", selects={"should-exist": "true"}), ""),
-        "size and label": (asks("20000G", (RWO,), selects={"should-exist": "true"}), "labelled"),
-        "class and label": (asks("1G", (RWO,), selects={"should-exist": "true"}, class_name="silver"), "silver1"),
-        "class, and the smallest": (asks("1G", (RWO,), class_name="silver"), "silver2"),
-        "no volume of the class": (asks("1G", (RWO,), class_name="gold"), ""),
-        "volumeMode Block": (asks("1G", (RWO,), volumeMode="Block"), "blocks"),
-        "the class of attributes": (asks("1G", (RWO,), volumeAttributesClassName="gold"), "better"),
-        "ReadWriteOncePod is a separate mode": (asks("1G", (RWOP,)), ""),
+        "the smallest that is large enough": (claim_of("8G"), "gce003"),
+        "several access modes": (claim_of("5G", (ROX, RWO, RWX)), "nfs002"),
+        "smallest volume": (claim_of("1G"), "gce002"),
+        "none large enough": (claim_of("999G"), ""),
+        "selector matches nothing": (claim_of("999G", selects={"should-not-exist": "true"}), ""),
+        "selector matches, access modes do not": (claim_of("20000G", selects={"should-exist": "true"}), ""),
+        "size and label": (claim_of("20000G", (RWO,), selects={"should-exist": "true"}), "labelled"),
+        "class and label": (claim_of("1G", (RWO,), selects={"should-exist": "true"}, class_name="silver"), "silver1"),
+        "class, and the smallest": (claim_of("1G", (RWO,), class_name="silver"), "silver2"),
+        "no volume of the class": (claim_of("1G", (RWO,), class_name="gold"), ""),
+        "volumeMode Block": (claim_of("1G", (RWO,), volumeMode="Block"), "blocks"),
+        "the class of attributes": (claim_of("1G", (RWO,), volumeAttributesClassName="gold"), "better"),
+        "ReadWriteOncePod is a separate mode": (claim_of("1G", (RWOP,)), ""),
     },
 )
 def test_match_volume(requested: Doc, expected: str) -> None:
@@ -78,7 +78,7 @@ def test_match_volume(requested: Doc, expected: str) -> None:
 
 def test_available_volume_is_preferred_of_equal_ones() -> None:
     index = store(volume("gce001", "1G", "abc123", "other", modes=TWO), volume("gce002", "1G", modes=TWO))
-    match = index.find_best_match_for_claim(as_claim(asks("1G")), delayed=False)
+    match = index.find_best_match_for_claim(as_claim(claim_of("1G")), delayed=False)
     assert match is not None
     assert match.metadata.name == "gce002"
 
@@ -142,7 +142,7 @@ def test_access_modes(modes: tuple[str, ...], volume_modes: tuple[str, ...], exp
             for name, volume_object in of.items()
         )
     )
-    match = index.find_best_match_for_claim(as_claim(asks("1G", modes)), delayed=False)
+    match = index.find_best_match_for_claim(as_claim(claim_of("1G", modes)), delayed=False)
     assert match is not None
     assert match.metadata.name == expected
 
@@ -150,7 +150,7 @@ def test_access_modes(modes: tuple[str, ...], volume_modes: tuple[str, ...], exp
 def test_fewer_access_modes_win_over_a_better_size() -> None:
     """10Gi with one mode before 5Gi with two."""
     index = store(volume("ten", "10Gi"), volume("five", "5Gi", modes=(RWO, RWX)))
-    match = index.find_best_match_for_claim(as_claim(asks("4Gi", (RWO,))), delayed=False)
+    match = index.find_best_match_for_claim(as_claim(claim_of("4Gi", (RWO,))), delayed=False)
     assert match is not None
     assert match.metadata.name == "ten"
 
@@ -189,7 +189,7 @@ def test_invalid_selector_is_an_error() -> None:
         store(volume("v")).find_best_match_for_claim(as_claim(doc), delayed=False)
 
 
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def examined(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the volumes that are examined from now on."""
     looked_at: list[str] = []
 
@@ -208,7 +208,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize("delayed", [False, True])
 def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending claims are synced every 15 seconds: the number of bound volumes must not matter."""
-    looked_at = looks(monkeypatch)
+    looked_at = examined(monkeypatch)
     in_use = [volume(f"used{n}", "1Gi", f"uid{n}", f"other{n}", modes=TWO if n % 2 else THREE) for n in range(50)]
     others = [volume(f"gold{n}", class_name="gold", modes=TWO) for n in range(50)]
     blocks = [volume(f"block{n}", modes=TWO, volumeMode="Block") for n in range(50)]
@@ -216,7 +216,7 @@ def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.Monkey
     not_yet = [volume(f"new{n}", modes=TWO, phase="Pending") for n in range(50)]
     bound_volume = volume("mine", "1Gi", "", "c", "Pending", modes=THREE)
     index = store(*in_use, *others, *blocks, *better, *not_yet, volume("free", modes=TWO), bound_volume)
-    match = index.find_best_match_for_claim(as_claim(asks("1Gi")), delayed=delayed)
+    match = index.find_best_match_for_claim(as_claim(claim_of("1Gi")), delayed=delayed)
     assert match is not None
     assert match.metadata.name == ("mine" if delayed else "free")
     assert looked_at == (["mine"] if delayed else ["free"])
@@ -224,7 +224,7 @@ def test_bound_volumes_are_not_visited(delayed: bool, monkeypatch: pytest.Monkey
 
 def test_only_the_best_available_volumes_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
     """And as many with non-matching labels as necessary."""
-    looked_at = looks(monkeypatch)
+    looked_at = examined(monkeypatch)
     free = [volume(f"v{n:02}", f"{10 - n % 10}Gi", labels={"even": str(n % 2)}) for n in range(50)]
     index = store(*free)
     match = index.find_best_match_for_claim(as_claim(claim("c", size="3500Mi")), delayed=False)
@@ -269,7 +269,7 @@ def test_index_agrees_with_a_full_scan(round_: int) -> None:
         more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
         if chance.random() < 0.3:
             more["selects"] = {"a": "x"}
-        claim_object = as_claim(asks(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
+        claim_object = as_claim(claim_of(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
         delayed = chance.random() < 0.3
         expected = None
         for modes in index.all_possible_matching_access_modes(claim_object.spec.access_modes):

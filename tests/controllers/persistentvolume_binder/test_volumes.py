@@ -117,7 +117,7 @@ from pilothouse.semantics.volumes import EXTERNAL_FINALIZER, IN_TREE_FINALIZER, 
 def test_sync_volume(doc: Doc, other: Doc | None, step: VolumeStep, then: str) -> None:
     desk = FakeBinder([doc], [other] if other is not None else [], [], [])
     assert desk.sync_volume("v") == step
-    assert desk.shown_volume("v") == then
+    assert desk.volume_text("v") == then
 
 
 @cases(
@@ -140,7 +140,7 @@ def test_unbound_claim_keeps_its_volume() -> None:
     assert decide_volume(as_volume(volume("v", "1Gi", "u", "c")), as_claim(claim("c"))) == EnqueueClaim()
 
 
-def made_by(provisioner: str, policy: str = "Delete", *finalizers: str) -> Any:
+def provisioned(provisioner: str, policy: str = "Delete", *finalizers: str) -> Any:
     doc = volume("v", policy=policy)
     doc["metadata"] |= {"annotations": {PROVISIONED_BY: provisioner}, "finalizers": list(finalizers)}
     return as_volume(doc)
@@ -152,16 +152,16 @@ OTHER, MIGRATED = "kubernetes.io/pv-protection", "kubernetes.io/gce-pd"
 @cases(
     "volume_object, wanted",
     {
-        "13-1 ours to delete": (made_by(HOST_PATH), (IN_TREE_FINALIZER,)),
-        "other finalizers are kept": (made_by(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
-        "reclaim policy Retain": (made_by(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
-        "reclaim policy Recycle": (made_by(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,)),
-        "13-3 migration disabled": (made_by(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,)),
+        "13-1 ours to delete": (provisioned(HOST_PATH), (IN_TREE_FINALIZER,)),
+        "other finalizers are kept": (provisioned(HOST_PATH, "Delete", OTHER), (OTHER, IN_TREE_FINALIZER)),
+        "reclaim policy Retain": (provisioned(HOST_PATH, "Retain", IN_TREE_FINALIZER), ()),
+        "reclaim policy Recycle": (provisioned(HOST_PATH, "Recycle", IN_TREE_FINALIZER, OTHER), (OTHER,)),
+        "13-3 migration disabled": (provisioned(HOST_PATH, "Delete", EXTERNAL_FINALIZER), (IN_TREE_FINALIZER,)),
         "13-2 no longer ours": (
-            made_by(MIGRATED, "Delete", IN_TREE_FINALIZER, EXTERNAL_FINALIZER),
+            provisioned(MIGRATED, "Delete", IN_TREE_FINALIZER, EXTERNAL_FINALIZER),
             (EXTERNAL_FINALIZER,),
         ),
-        "other provisioner": (made_by("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,)),
+        "other provisioner": (provisioned("vendor.com/x", "Delete", EXTERNAL_FINALIZER), (EXTERNAL_FINALIZER,)),
         "13-4 created manually": (as_volume(volume("v", policy="Delete")), ()),
     },
 )
@@ -206,10 +206,10 @@ def test_provisioner_of_a_class() -> None:
 
 def test_deleter_of_a_volume() -> None:
     """8-3, 8-10."""
-    assert deleter_of(made_by("vendor.com/x")) == ""
-    assert deleter_of(made_by(MIGRATED)) == ""
+    assert deleter_of(provisioned("vendor.com/x")) == ""
+    assert deleter_of(provisioned(MIGRATED)) == ""
     assert deleter_of(as_volume(volume("v", csi={"driver": "d", "volumeHandle": "h"}))) == ""
-    assert deleter_of(made_by(HOST_PATH)) == HOST_PATH
+    assert deleter_of(provisioned(HOST_PATH)) == HOST_PATH
     assert deleter_of(as_volume(volume("v", hostPath={"path": "/tmp/x"}))) == HOST_PATH
     assert deleter_of(as_volume(volume("v", "1Gi", "", "", "Available", MIGRATED_TO, iscsi={}))) == ""
 
@@ -218,12 +218,12 @@ def test_deleter_of_a_volume() -> None:
     ("volume_object", "why"),
     [
         pytest.param(
-            made_by("kubernetes.io/glusterfs"),
+            provisioned("kubernetes.io/glusterfs"),
             "no volume plugin matched name: kubernetes.io/glusterfs",
             id="provisioned by a removed plugin",
         ),
         pytest.param(
-            made_by("kubernetes.io/nfs"),
+            provisioned("kubernetes.io/nfs"),
             "no deletable volume plugin matched",
             id="provisioned by a plugin that cannot delete",
         ),

@@ -75,7 +75,7 @@ def bound(**source: Any) -> PersistentVolume:
 OF_EBS = bound(awsElasticBlockStore={"volumeID": "pv1"})
 
 
-def look(
+def evaluate(
     pod_object: MountingPod,
     volume: PersistentVolume | None = OF_EBS,
     claims: tuple[PersistentVolumeClaim, ...] = (claim(),),
@@ -112,7 +112,7 @@ def used(**uses: VolumeUse) -> VolumeUses:
     },
 )
 def test_volumes_of_a_pod(pod_object: MountingPod, answer: VolumeUses) -> None:
-    assert look(pod_object) == answer
+    assert evaluate(pod_object) == answer
 
 
 @pytest.mark.parametrize(("says", "mounts"), [(True, True), (False, False), (None, False)])
@@ -132,13 +132,13 @@ def test_csi_driver_selinux_mount(says: bool | None, mounts: bool) -> None:
 )
 def test_iscsi_and_fc_support_selinux_mount(source: Doc, name: str) -> None:
     place = VolumeIdentity(f"kubernetes.io/{name}", "")
-    assert look(pod(BY_CLAIM), bound(**source)).uses == {place: MOUNTED}
-    assert look(pod({"name": "mine", **source})).uses == {place: MOUNTED}
+    assert evaluate(pod(BY_CLAIM), bound(**source)).uses == {place: MOUNTED}
+    assert evaluate(pod({"name": "mine", **source})).uses == {place: MOUNTED}
 
 
 @pytest.mark.parametrize("source", [{"nfs": {"server": "s"}}, {"hostPath": {"path": "/x"}}, {"local": {"path": "/x"}}])
 def test_volumes_without_selinux_mount_support_are_ignored(source: Doc) -> None:
-    assert look(pod(BY_CLAIM), bound(**source)) == used()
+    assert evaluate(pod(BY_CLAIM), bound(**source)) == used()
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,14 @@ def test_volumes_without_selinux_mount_support_are_ignored(source: Doc) -> None:
     ids=["existing pod with unbound PVC", "missing volume", "the volume is another claim's"],
 )
 def test_unbound_volume_is_awaited(claims: tuple[PersistentVolumeClaim, ...], volume: PersistentVolume | None) -> None:
-    assert look(pod(BY_CLAIM, INLINE), volume, claims=claims) == VolumeUses({OF_POD: MOUNTED}, ("vol1",), ())
+    assert evaluate(pod(BY_CLAIM, INLINE), volume, claims=claims) == VolumeUses({OF_POD: MOUNTED}, ("vol1",), ())
 
 
 def test_ephemeral_volume_claim_must_be_owned_by_the_pod() -> None:
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}
     owner = {"kind": "Pod", "name": "pod1", "uid": "pod", "controller": True}
-    assert look(pod(scratch), claims=(claim("pod1-scratch", ownerReferences=[owner]),)) == used(pv1=MOUNTED)
-    assert look(pod(scratch), claims=(claim("pod1-scratch"),)) == VolumeUses({}, ("scratch",), ())
+    assert evaluate(pod(scratch), claims=(claim("pod1-scratch", ownerReferences=[owner]),)) == used(pv1=MOUNTED)
+    assert evaluate(pod(scratch), claims=(claim("pod1-scratch"),)) == VolumeUses({}, ("scratch",), ())
 
 
 @cases(
@@ -184,7 +184,7 @@ def test_pod_without_a_label_conflicts_with_none() -> None:
 
 def test_containers_with_different_labels_emit_an_event() -> None:
     several = [container("vol1", "scratch"), container("vol1", "scratch", level="s9")]
-    assert look(pod(BY_CLAIM, SCRATCH, containers=several)) == VolumeUses({}, (), ("vol1", "scratch"))
+    assert evaluate(pod(BY_CLAIM, SCRATCH, containers=several)) == VolumeUses({}, (), ("vol1", "scratch"))
     text = 'Volume "vol1" is mounted twice with different SELinux labels inside this pod'
     assert mixed_labels_message("vol1") == text
 

@@ -50,7 +50,7 @@ async def ready(world: World, name: str) -> tuple[str, str, str]:
     return condition["status"], condition["reason"], condition["message"]
 
 
-async def is_there(world: World, name: str) -> bool:
+async def exists(world: World, name: str) -> bool:
     return await world.get(f"{CIDRS}/{name}") is not None
 
 
@@ -77,12 +77,12 @@ async def test_unused_service_cidr_is_deleted_after_ten_seconds(world: World) ->
     await asyncio.sleep(1)
     await world.delete(f"{CIDRS}/more")
     await asyncio.sleep(9)
-    assert await is_there(world, "more")
+    assert await exists(world, "more")
     assert await ready(world, "more") == READY
     with pytest.raises(Invalid):
         await service(world, "late", "10.9.0.1")
     await asyncio.sleep(2)
-    assert not await is_there(world, "more")
+    assert not await exists(world, "more")
 
 
 async def test_service_cidr_with_addresses_is_kept(world: World) -> None:
@@ -98,7 +98,7 @@ async def test_service_cidr_with_addresses_is_kept(world: World) -> None:
     assert len(world.requests()) == before, "it waits quietly"
     await world.delete(f"{SERVICES}/web")
     await asyncio.sleep(1)
-    assert not await is_there(world, "more"), "the ten seconds are long over"
+    assert not await exists(world, "more"), "the ten seconds are long over"
 
 
 async def test_containing_service_cidr_allows_the_deletion(world: World) -> None:
@@ -108,10 +108,10 @@ async def test_containing_service_cidr_allows_the_deletion(world: World) -> None
     await service(world, "web", "10.9.0.1")
     await world.delete(f"{CIDRS}/more")
     await asyncio.sleep(60)
-    assert await is_there(world, "more")
+    assert await exists(world, "more")
     await create(world, "larger", "10.9.0.0/16")
     await asyncio.sleep(1)
-    assert not await is_there(world, "more")
+    assert not await exists(world, "more")
     await world.delete(f"{CIDRS}/larger")
     await asyncio.sleep(60)
     assert await ready(world, "larger") == HELD
@@ -134,7 +134,7 @@ async def test_service_cidr_with_an_added_family_allows_the_deletion(world: Worl
     assert await ready(world, "old") == HELD
     await world.merge(f"{CIDRS}/new", {"spec": {"cidrs": ["10.9.0.0/16", "fd00::/64"]}})
     await asyncio.sleep(1)
-    assert not await is_there(world, "old")
+    assert not await exists(world, "old")
 
 
 async def test_only_one_of_two_equal_service_cidrs_is_deleted(world: World) -> None:
@@ -151,7 +151,7 @@ async def test_only_one_of_two_equal_service_cidrs_is_deleted(world: World) -> N
         assert await ready(world, name) == HELD, "both hold, rather than none"
     await world.delete(f"{SERVICES}/web")
     await asyncio.sleep(1)
-    assert [await is_there(world, name) for name in ("a", "b")] == [False, False]
+    assert [await exists(world, name) for name in ("a", "b")] == [False, False]
 
 
 async def test_default_service_cidr_is_recreated(world: World) -> None:

@@ -48,7 +48,7 @@ def stage(name: str = "s", **spec: Any) -> Stage:
     return result
 
 
-def where(key: str, operator: str, *values: str) -> dict[str, Any]:
+def selector(key: str, operator: str, *values: str) -> dict[str, Any]:
     row = {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
     return {"selector": {"matchExpressions": [row]}}
 
@@ -64,18 +64,18 @@ READY = '.status.conditions.[] | select(.type == "Ready") | .status'
         "different label": ({"selector": {"matchLabels": {"app": "db"}}}, False),
         "annotation": ({"selector": {"matchAnnotations": {"w": "7"}}}, True),
         "several annotations": ({"selector": {"matchAnnotations": {"w": "7", "x": "1"}}}, False),
-        "In": (where(".status.phase", "In", "Pending", "Running"), True),
-        "In: value not listed": (where(".status.phase", "In", "Pending"), False),
-        "NotIn": (where(".status.phase", "NotIn", "Pending"), True),
-        "NotIn: missing field": (where(".status.none", "NotIn", "Pending"), True),
-        "NotIn: expression fails": (where(".status.none[]", "NotIn", "Pending"), True),
-        "a condition": (where(READY, "In", "True"), True),
-        "boolean as string": (where(".spec.hostNetwork", "In", "false"), True),
-        "number as string": (where(".spec.priority", "In", "5"), True),
-        "DoesNotExist": (where(".metadata.deletionTimestamp", "DoesNotExist"), True),
-        "Exists": (where(".metadata.deletionTimestamp", "Exists"), False),
-        "DoesNotExist: expression fails": (where(".status.none[]", "DoesNotExist"), True),
-        "false exists": (where(".spec.hostNetwork", "Exists"), True),
+        "In": (selector(".status.phase", "In", "Pending", "Running"), True),
+        "In: value not listed": (selector(".status.phase", "In", "Pending"), False),
+        "NotIn": (selector(".status.phase", "NotIn", "Pending"), True),
+        "NotIn: missing field": (selector(".status.none", "NotIn", "Pending"), True),
+        "NotIn: expression fails": (selector(".status.none[]", "NotIn", "Pending"), True),
+        "a condition": (selector(READY, "In", "True"), True),
+        "boolean as string": (selector(".spec.hostNetwork", "In", "false"), True),
+        "number as string": (selector(".spec.priority", "In", "5"), True),
+        "DoesNotExist": (selector(".metadata.deletionTimestamp", "DoesNotExist"), True),
+        "Exists": (selector(".metadata.deletionTimestamp", "Exists"), False),
+        "DoesNotExist: expression fails": (selector(".status.none[]", "DoesNotExist"), True),
+        "false exists": (selector(".spec.hostNetwork", "Exists"), True),
     },
 )
 def test_selectors(spec: dict[str, Any], expected: bool) -> None:
@@ -97,7 +97,7 @@ FROM_TEXT = {"weightFrom": {"expressionFrom": ".status.phase"}}
         "weightFrom without result: own weight": ([{"weight": 1, **FROM_NONE}, {"weight": 2}], [("0", 1), ("1", 2)]),
         "weightFrom without number": ([FROM_TEXT, {}], [("1", 1)]),
         "all without number: equal probability": ([FROM_TEXT, FROM_TEXT], [("0", 1), ("1", 1)]),
-        "only one matches": ([where(".a", "Exists"), {"weight": 0}], [("1", 1)]),
+        "only one matches": ([selector(".a", "Exists"), {"weight": 0}], [("1", 1)]),
     },
 )
 def test_which_stages_are_possible(specs: list[dict[str, Any]], expected: list[tuple[str, int]]) -> None:

@@ -136,14 +136,14 @@ def test_incremental_counts_equal_counts_from_scratch(steps: list[tuple[str, int
         fresh.update_node(nodes[kind])
     for which, kind in present.items():
         fresh.add_pod(bound(pod(f"p{which}", "1", **_spec(kind)), f"n{kind}"))
-    assert _seen(kept, matchers) == _seen(fresh, matchers)
+    assert _counts(kept, matchers) == _counts(fresh, matchers)
 
 
 def _spec(kind: int) -> dict[str, Any]:
     return {name: dict(part) for name, part in POOL[kind].items()}
 
 
-def _seen(cache: Cache, matchers: Any) -> Any:
+def _counts(cache: Cache, matchers: Any) -> Any:
     match_counts = cache.match_counts.get(matchers, include_terminating=False)
     domains = match_counts.by_domain(ZONE, cache.topology(ZONE))
     nodes = {

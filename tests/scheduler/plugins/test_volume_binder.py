@@ -80,7 +80,7 @@ async def why(w: World, name: str = "p") -> str:
     return next((c.message for c in result.status.conditions if c.type == "PodScheduled"), "")
 
 
-async def where(w: World, name: str = "p") -> str:
+async def node_of(w: World, name: str = "p") -> str:
     result = await w.pod(name)
     return result.spec.node_name if result is not None else "gone"
 
@@ -103,7 +103,7 @@ async def test_a_pod_waits_for_its_claim_and_for_its_volume(world: World) -> Non
     await create_volume(world, on="b", storageClassName="now")
     await bind(world)
     await asyncio.sleep(12)
-    assert await where(world) == "b", "moved by the claim, and bound to the node of its volume"
+    assert await node_of(world) == "b", "moved by the claim, and bound to the node of its volume"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_a_volume_that_no_node_can_reach(world: World, on: str, existing: 
     else:
         await create_volume(world)
     await asyncio.sleep(12)
-    assert await where(world), "a node or a volume was added"
+    assert await node_of(world), "a node or a volume was added"
 
 
 async def test_lost_and_terminating_claims_reject_the_pod(world: World) -> None:
@@ -157,15 +157,15 @@ async def test_the_first_consumer_selects_the_node_of_the_volume(world: World) -
     await asyncio.sleep(1)
     node = await selected(world)
     assert node in ("a", "b")
-    assert await where(world) == "", "the pod waits for the volume"
+    assert await node_of(world) == "", "the pod waits for the volume"
     await make_pod(world, "other", "c")
     await world.create_pod("without")
     await asyncio.sleep(1)
-    assert await where(world, "without"), "other pods do not wait"
+    assert await node_of(world, "without"), "other pods do not wait"
     await create_volume(world, on=node, phase="Bound")
     await bind(world)
     await asyncio.sleep(1)
-    assert (await where(world), await where(world, "other")) == (node, node)
+    assert (await node_of(world), await node_of(world, "other")) == (node, node)
 
 
 async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
@@ -185,12 +185,12 @@ async def test_an_available_volume_is_bound_to_the_claim(world: World) -> None:
     assert (await why(world, "q")).startswith(message), "it was the only volume"
     await bind(world)
     await asyncio.sleep(1)
-    assert await where(world) == "b"
+    assert await node_of(world) == "b"
     await create_volume(world, "w", on="a")
     await asyncio.sleep(12)
     await bind(world, "d", "w")
     await asyncio.sleep(1)
-    assert await where(world, "q") == "a", "moved by the volume"
+    assert await node_of(world, "q") == "a", "moved by the volume"
 
 
 async def test_two_pods_do_not_get_the_same_volume(world: World) -> None:
@@ -233,7 +233,7 @@ async def test_a_pod_is_scheduled_again_after_the_bind_timeout(world: World) -> 
     await create_volume(world, phase="Bound")
     await bind(world)
     await asyncio.sleep(5)
-    assert await where(world)
+    assert await node_of(world)
 
 
 async def test_a_deleted_pod_does_not_wait_for_its_volumes(world: World) -> None:
@@ -243,12 +243,12 @@ async def test_a_deleted_pod_does_not_wait_for_its_volumes(world: World) -> None
     await asyncio.sleep(1)
     await world.client.delete(PODS, "p", "default", grace_period_seconds=0)
     await asyncio.sleep(1)
-    assert await where(world) == "gone"
+    assert await node_of(world) == "gone"
     await make_pod(world)
     await create_volume(world, phase="Bound")
     await bind(world)
     await asyncio.sleep(5)
-    assert await where(world), "a new pod of that name gets it"
+    assert await node_of(world), "a new pod of that name gets it"
 
 
 async def test_a_conflict_with_a_newer_claim_is_retried(world: World) -> None:
@@ -280,7 +280,7 @@ async def test_a_read_write_once_pod_claim_is_used_by_one_pod(world: World) -> N
     await make_pod(world)
     await make_pod(world, "q")
     await asyncio.sleep(1)
-    assert [bool(await where(world, name)) for name in "pq"] == [True, False]
+    assert [bool(await node_of(world, name)) for name in "pq"] == [True, False]
     assert "2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode" in await why(
         world, "q"
     )
@@ -290,10 +290,10 @@ async def test_a_read_write_once_pod_claim_is_used_by_one_pod(world: World) -> N
     await asyncio.sleep(5)
     await world.delete("p", grace=0)
     await asyncio.sleep(1)
-    assert await where(world, "high")
+    assert await node_of(world, "high")
     await world.delete("high", grace=0)
     await asyncio.sleep(1)
-    assert await where(world, "q")
+    assert await node_of(world, "q")
 
 
 DRIVERS = [{"name": "vendor.com", "nodeID": "n", "topologyKeys": None, "allocatable": {"count": 1}}]
@@ -310,12 +310,12 @@ async def test_no_more_volumes_than_a_driver_can_attach_to_a_node(world: World) 
     for number, claim in enumerate("ccd"):
         await make_pod(world, f"p{number}", claim, nodeSelector=ON_A)
     await asyncio.sleep(1)
-    assert [await where(world, f"p{number}") for number in range(3)] == ["a", "a", ""], "a volume counts once"
+    assert [await node_of(world, f"p{number}") for number in range(3)] == ["a", "a", ""], "a volume counts once"
     assert "1 node(s) exceed max volume count" in await why(world, "p2")
     more = merge_patch({"spec": {"drivers": [{**DRIVERS[0], "allocatable": {"count": 2}}]}})
     await world.client.patch(CSI_NODES.raw, "a", more)
     await asyncio.sleep(1)
-    assert await where(world, "p2") == "a"
+    assert await node_of(world, "p2") == "a"
 
 
 async def test_volumes_that_are_attached_count_without_pods(world: World) -> None:
@@ -332,7 +332,7 @@ async def test_volumes_that_are_attached_count_without_pods(world: World) -> Non
     assert "1 node(s) exceed max volume count" in await why(world)
     await world.client.delete(VOLUME_ATTACHMENTS, "old")
     await asyncio.sleep(1)
-    assert await where(world) == "a"
+    assert await node_of(world) == "a"
 
 
 async def test_a_node_needs_enough_storage_capacity(world: World) -> None:
