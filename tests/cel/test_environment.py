@@ -244,6 +244,10 @@ def test_compile_errors_are_upstreams(expression: str, message: str) -> None:
         "has() of a variable": ("has(self)", "1:5: invalid argument to has() macro"),
         "what follows from an error": ("foo(1).bar", "1:4: undeclared reference to 'foo' (in container '')"),
         "null": ("null == 1", "1:6: found no matching overload for '_==_' applied to '(null, int)'"),
+        "a sum of texts": (
+            "['a'].sum() == 1",
+            "1:10: found no matching overload for 'sum' applied to 'list(string).()'",
+        ),
         "a list of several types": ("[1, 'a']", "1:5: expected type 'int' but found 'string'"),
         "a map of several types": ("{'a': self, 'b': 'c'}", "1:18: expected type 'dyn' but found 'string'"),
         "a duration": ("duration('1d')", "1:10: invalid duration argument"),

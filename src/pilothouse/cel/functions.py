@@ -61,8 +61,9 @@ def run_overloads(convert: Callable[[Any], Any]) -> Iterator[Function]:
             grouped.setdefault((function.name, argument_types, function.member), []).append(function)
     for (name, argument_types, member), candidates in grouped.items():
         result_types = {_run_type(candidate.result_type) for candidate in candidates}
-        assert len(result_types) == 1, f"overloads of {name} with different result types cannot be distinguished"
-        yield Function(name, argument_types, result_types.pop(), _choose(name, candidates, convert), member=member)
+        # At run time lists have no type of elements, which the result of some functions depends on.
+        result_type = result_types.pop() if len(result_types) == 1 else "dyn"
+        yield Function(name, argument_types, result_type, _choose(name, candidates, convert), member=member)
 
 
 def _expand_dyn(argument_types: tuple[Type, ...]) -> Iterator[tuple[Type, ...]]:

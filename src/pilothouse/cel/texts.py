@@ -77,10 +77,20 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return matches if limit < 0 else matches[:limit]
 
 
-def _extreme(items: list[Any], name: str) -> Any:
+def _is_sorted(items: list[Any]) -> bool:
+    return not any(later < earlier for earlier, later in pairwise(items))
+
+
+def _smallest(items: list[Any]) -> Any:
     if not items:
-        raise CallError(f"{name} called on empty list")
-    return min(items) if name == "min" else max(items)
+        raise CallError("min called on empty list")
+    return min(items)
+
+
+def _largest(items: list[Any]) -> Any:
+    if not items:
+        raise CallError("max called on empty list")
+    return max(items)
 
 
 def _index(items: list[Any], item: Any) -> int:
@@ -92,6 +102,9 @@ def _last_index(items: list[Any], item: Any) -> int:
 
 
 _LIST = ("list", "dyn")
+_SUMMABLE = ("int", "uint", "double", "duration")
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+"""``summableTypes`` and ``comparableTypes`` of ``lists.go``: the results have the types of the elements."""
 _UNESCAPED = "/:@$&+,;=-._~"
 _VALID_PATH = re.compile(r"(?:[A-Za-z0-9!$&'()*+,;=:@\[\]/._~-]|%[0-9A-Fa-f]{2})*")
 
@@ -125,12 +138,10 @@ FUNCTIONS = (
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), ("list", "string"), _find_all),
     Function("findAll", ("string", "string", "int"), ("list", "string"), _find_all),
-    Function(
-        "isSorted", (_LIST,), "bool", lambda items: not any(later < earlier for earlier, later in pairwise(items))
-    ),
-    Function("sum", (_LIST,), "dyn", sum),
-    Function("min", (_LIST,), "dyn", lambda items: _extreme(items, "min")),
-    Function("max", (_LIST,), "dyn", lambda items: _extreme(items, "max")),
+    *(Function("isSorted", (("list", kind),), "bool", _is_sorted) for kind in _COMPARABLE),
+    *(Function("sum", (("list", kind),), kind, sum) for kind in _SUMMABLE),
+    *(Function("min", (("list", kind),), kind, _smallest) for kind in _COMPARABLE),
+    *(Function("max", (("list", kind),), kind, _largest) for kind in _COMPARABLE),
     Function("indexOf", (_LIST, "dyn"), "int", _index),
     Function("lastIndexOf", (_LIST, "dyn"), "int", _last_index),
 )

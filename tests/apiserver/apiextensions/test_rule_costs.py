@@ -183,6 +183,11 @@ UPSTREAM = {
     "join, bounded": (array(text(maxLength=10), 10), "self.join(' ') == 'aa bb'", 43),
     "isSorted": (array(text()), "self.isSorted() == true", 329854432052),
     "isSorted, bounded": (array(text(maxLength=10), 10), "self.isSorted() == true", 52),
+    "sums, bounded": (
+        fields(a=array({"type": "integer"}, 10), b=array({"type": "integer"}, 10)),
+        "self.a.sum() + self.b.sum() > 0",
+        26,
+    ),
     "replace": (
         fields(str=text(), before=text(maxLength=2), after=text(maxLength=4)),
         "self.str.replace(self.before, self.after) == 'does not matter'",

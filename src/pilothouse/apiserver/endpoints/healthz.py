@@ -20,21 +20,41 @@ _TEXT = {
 _HOOKS = (
     "start-apiserver-admission-initializer",
     "generic-apiserver-start-informers",
+    "priority-and-fairness-config-consumer",
+    "priority-and-fairness-filter",
+    "storage-object-count-tracker-hook",
     "start-apiextensions-informers",
     "start-apiextensions-controllers",
     "crd-informer-synced",
     "start-system-namespaces-controller",
+    "peer-endpoint-reconciler-controller",
     "start-cluster-authentication-info-controller",
+    "start-kube-apiserver-identity-lease-controller",
+    "start-kube-apiserver-identity-lease-garbage-collector",
+    "storage-readiness",
+    "start-legacy-token-tracking-controller",
     "start-service-ip-repair-controllers",
     "rbac/bootstrap-roles",
     "scheduling/bootstrap-system-priority-classes",
+    "priority-and-fairness-config-producer",
     "bootstrap-controller",
+    "start-kubernetes-service-cidr-controller",
     "start-kube-aggregator-informers",
-    "apiservice-registration-controller",
     "apiservice-status-local-available-controller",
     "apiservice-status-remote-available-controller",
+    "apiservice-registration-controller",
+    "apiservice-wait-for-first-sync",
+    "apiservice-discovery-controller",
     "kube-apiserver-autoregistration",
     "apiservice-openapi-controller",
+    "apiservice-openapiv3-controller",
+)
+"""The post-start hooks, in the order of v1.36.2."""
+_OF_BOOTSTRAP_OBJECTS = (
+    "rbac/bootstrap-roles",
+    "scheduling/bootstrap-system-priority-classes",
+    "priority-and-fairness-config-producer",
+    "bootstrap-controller",
 )
 
 
@@ -98,22 +118,23 @@ class Health:
         kms: KmsHealth | None = None,
         overrides: Sequence[tuple[Check, Check]] = (),
     ) -> None:
-        hooks: dict[str, Check] = {f"poststarthook/{name}": _pass for name in _HOOKS}
-        for name in ("rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller"):
-            hooks[f"poststarthook/{name}"] = started
+        hooks: dict[str, Check] = {}
+        for name in _HOOKS:
+            hooks[f"poststarthook/{name}"] = started if name in _OF_BOOTSTRAP_OBJECTS else _pass
+            if name == "kube-apiserver-autoregistration":
+                hooks["autoregister-completion"] = _pass
         if kms is not None and kms.reloads:
             hooks[f"poststarthook/{_RELOAD_HOOK}"] = _pass
         plugins: dict[str, Check] = {} if kms is None else {"kms-providers": kms}
         base_checks: dict[str, Check] = {"ping": _pass, "log": _pass}
-        final_checks = {**hooks, "loopback-serving-certificate": _pass, "autoregister-completion": _pass}
+        live_checks = {**base_checks, "loopback-serving-certificate": _pass, "etcd": storage}
         override_checks = {f"etcd-override-{index}": check for index, (check, _ready) in enumerate(overrides)}
         override_ready_checks: dict[str, Check] = {}
         for index, (check, ready) in enumerate(overrides):
             override_ready_checks |= {f"etcd-override-{index}": check, f"etcd-override-readiness-{index}": ready}
-        live = {**base_checks, "etcd": storage, **override_checks, **final_checks}
         self._checks: Mapping[str, Mapping[str, Check]] = {
-            "healthz": {**base_checks, "etcd": storage, **override_checks, **plugins, **final_checks},
-            "livez": live,
+            "healthz": {**live_checks, **override_checks, **plugins, **hooks},
+            "livez": {**live_checks, **override_checks, **hooks},
             "readyz": {
                 **base_checks,
                 "etcd": storage,
@@ -121,7 +142,7 @@ class Health:
                 **override_ready_checks,
                 **plugins,
                 "informer-sync": storage,
-                **final_checks,
+                **hooks,
                 "shutdown": serving,
             },
         }
