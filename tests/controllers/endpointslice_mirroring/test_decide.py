@@ -393,6 +393,14 @@ def test_slices_are_recycled(
     assert all(item.address_type == families[item.metadata.name] for item in plan.updates)
 
 
+def test_only_recycled_slices_keep_a_generate_name() -> None:
+    """v1.36.2 names a slice that it would create; an updated slice is new, with a name only (``newEndpointSlice``)."""
+    [recycled] = planned(of(ONE), existing("bar", ADMIN)).updates
+    [updated] = planned(of(ONE), existing("bar", HTTP)).updates
+    assert (recycled.metadata.name, recycled.metadata.generate_name) == ("bar", "ext-")
+    assert (updated.metadata.name, updated.metadata.generate_name) == ("bar", "")
+
+
 def test_plan_is_deterministic() -> None:
     slices = [existing(name, ports) for name, ports in (("a", WEB), ("b", HTTP), ("c", ADMIN))]
     endpoints = of(TWO_WEB, THREE_ADMIN)

@@ -157,7 +157,8 @@ def _reconcile_by_port_mapping(
     updated = sum(not endpoints_equal(desired, endpoint) for endpoint, desired in unremoved)
     updates: tuple[EndpointSlice, ...] = ()
     if removed or added or updated or not _belongs_to(first, endpoints):
-        updates = (_with_name(new_slice(endpoints, family, group), first.metadata.name),)
+        renewed = new_slice(endpoints, family, group)
+        updates = (replace(renewed, metadata=replace(renewed.metadata, name=first.metadata.name, generate_name="")),)
     return Plan(updates=updates, deletes=remaining, added=added, updated=updated, removed=removed, counts=counts)
 
 
@@ -196,10 +197,6 @@ def new_slice(endpoints: Endpoints, family: str, group: PortGroup) -> EndpointSl
     )
 
 
-def _with_name(endpoint_slice: EndpointSlice, name: str) -> EndpointSlice:
-    return replace(endpoint_slice, metadata=replace(endpoint_slice.metadata, name=name, generate_name=""))
-
-
 def _recycle_slices(plan: Plan) -> Plan:
     """Reuse the names of slices of the same family that would be deleted for new slices: one write instead of two,
     without a gap (``recycleSlices``)."""
@@ -210,5 +207,6 @@ def _recycle_slices(plan: Plan) -> Plan:
             deletes.append(endpoint_slice)
         else:
             creates.remove(match)
-            updates.append(_with_name(match, endpoint_slice.metadata.name))
+            # As upstream's, the recycled slice keeps its generateName, unlike an updated one.
+            updates.append(replace(match, metadata=replace(match.metadata, name=endpoint_slice.metadata.name)))
     return replace(plan, creates=tuple(creates), updates=tuple(updates), deletes=tuple(deletes))
