@@ -5,7 +5,7 @@ failure: if a quota or a webhook rejects, only one request fails, not 500 (``slo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 INITIAL_BATCH = 1
 """``SlowStartInitialBatchSize``."""
@@ -27,21 +27,28 @@ async def slow_start(
     If the third call fails, 3 calls are made and the result is (2, its error). If it raises ``Futile``, 3 calls are
     made and the result is that of 10 successes.
     """
-    done = 0
     succeeded = 0
-    batch = min(count, initial)
-    while batch > 0:
-        results = await run_all([call(index) for index in range(done, done + batch)])
+    for batch in growing_batches(count, initial, most):
+        results = await run_all([call(index) for index in batch])
         failures = [result for result in results if result is not None]
         errors = [failure for failure in failures if not isinstance(failure, Futile)]
-        succeeded += batch - len(errors)
+        succeeded += len(batch) - len(errors)
         if errors:
             return succeeded, errors[0]
         if failures:
             return count, None
+    return succeeded, None
+
+
+def growing_batches(count: int, initial: int, most: int = 0) -> Iterator[range]:
+    """The indexes 0 … ``count - 1`` in batches of ``initial``, 2·``initial``, 4·``initial`` …, none larger than
+    ``most`` if that is given."""
+    done = 0
+    batch = min(count, initial)
+    while batch > 0:
+        yield range(done, done + batch)
         done += batch
         batch = min(count - done, batch * 2, most or count)
-    return succeeded, None
 
 
 async def run_all(calls: "list[Awaitable[object]]") -> "list[Exception | None]":

@@ -49,9 +49,9 @@ from pilothouse.runtime import (
     object_key,
     object_reference,
     pod_body,
-    slow_start,
+    run_all,
 )
-from pilothouse.runtime.batches import INITIAL_BATCH
+from pilothouse.runtime.batches import INITIAL_BATCH, growing_batches
 from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.semantics.pods import is_terminal, seconds_until_next_available
 
@@ -363,9 +363,11 @@ class _Apply:
             for index in range(len(steps)):
                 await take(index)
             return
-        _done, first = await slow_start(len(steps), INITIAL_BATCH, take, most=LARGEST_BATCH)
-        if first is not None:
-            raise first
+        for batch in growing_batches(len(steps), INITIAL_BATCH, LARGEST_BATCH):
+            results = await run_all([take(index) for index in batch if steps[index]])
+            first = next((result for result in results if result is not None), None)
+            if first is not None:
+                raise first
 
     async def _do(self, action: Action) -> None:
         record_decision(self._reason(action))

@@ -70,7 +70,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ordered: bool = True
     """One after the other; else those of each group in growing batches."""
     living: tuple[tuple[Action, ...], ...] = ()
-    """The actions for each replica, in this order."""
+    """The actions for each replica, in this order. Replicas without actions are included if they are not ordered, since
+    the batches are of replicas, and omitted otherwise."""
     claim_updates: tuple[UpdateClaimOwners, ...] = ()
     condemned: tuple[DeletePod, ...] = ()
     waits_for: tuple[str, ...] = ()
@@ -124,7 +125,7 @@ def decide(observed: Observed) -> Plan:
     for slot in observed.replicas.slots:
         old_claims += _old_claims(observed, slot)
         actions, waits = _process_replica(observed, slot)
-        if actions:
+        if actions or not rules.ordered:
             living.append(actions)
         if waits and rules.ordered:
             return Plan(living=tuple(living), waits_for=tuple(old_claims))
@@ -133,7 +134,7 @@ def decide(observed: Observed) -> Plan:
     update = _pods_to_update(observed) if not (rules.ordered and condemned) else ()
     return Plan(
         ordered=rules.ordered,
-        living=tuple(living),
+        living=tuple(living) if any(living) else (),
         claim_updates=tuple(
             UpdateClaimOwners(pod.metadata.name) for pod in condemned if not observed.claims_match_retention(pod)
         ),
