@@ -168,9 +168,13 @@ class Environment:
         return Compiled(serialized, kind)
 
 
+_RESULT_TYPES = {"null": "null_type"}
+"""Names of types of the library, and those of cel-go."""
+
+
 def _program(source: str, compiled: Compiled, return_types: Iterable[str], optional_variable: str) -> "Program":
     kind, desired = _kind(compiled), tuple(return_types)
-    if desired and kind not in desired:
+    if desired and _RESULT_TYPES.get(kind, kind) not in desired:
         raise CompileError(output_type(compiled.checked))
     return Program(source, optional_variable, compiled.checked)
 

@@ -37,8 +37,8 @@ LARGE = config_map(a="a" * 200_000)
         "failures are ignored": (policy(HEAVY_POLICY, failurePolicy="Ignore"), 201, ""),
         "a variable": (
             policy({"expression": "variables.v"}, variables=[{"name": "v", **HEAVY_POLICY}]), 422,
-            f"{DENIED}composited variable \"v\" fails to evaluate: expression '{HEAVY_POLICY['expression']}' resulted "
-            f"in error: {COST_EXCEEDED}"),
+            f"{DENIED}expression 'variables.v' resulted in error: composited variable \"v\" fails to evaluate: "
+            f"{COST_EXCEEDED}"),
         "a match condition": (policy({"expression": "true"}, matchConditions=[{"name": "m", **HEAVY_POLICY}]), 422,
                      f"{DENIED}expression '{HEAVY_POLICY['expression']}' resulted in error: {COST_EXCEEDED}"),
         "a message": (policy({"expression": "false", "messageExpression": "object.data.a.replace('a', object.data.a)",

@@ -70,6 +70,37 @@ ONE = {"expression": "object.data.a == '1'"}
             binding(),
             201,
             ""),
+        "a variable that fails": (
+            policy({"expression": "variables.b == '1'"}, variables=[{"name": "b", "expression": "object.data.b"}]),
+            binding(),
+            422,
+            DENIED + "expression 'variables.b == '1'' resulted in error: composited variable \"b\" fails to evaluate: "
+            "no such key: b"),
+        "a variable of a variable that fails": (
+            policy(
+                {"expression": "variables.c"},
+                variables=[
+                    {"name": "b", "expression": "object.data.b"},
+                    {"name": "c", "expression": "variables.b == '1'"},
+                ],
+            ),
+            binding(),
+            422,
+            DENIED + "expression 'variables.c' resulted in error: composited variable \"c\" fails to evaluate: "
+            "composited variable \"b\" fails to evaluate: no such key: b"),
+        "a variable that fails where it is not needed": (
+            policy(
+                {"expression": "!has(object.data.b) || variables.b == '1'"},
+                variables=[{"name": "b", "expression": "object.data.b"}],
+            ),
+            binding(),
+            201,
+            ""),
+        "an audit annotation without a value": (
+            policy(ONE, auditAnnotations=[{"key": "k", "valueExpression": "null"}]),
+            binding(),
+            422,
+            DENIED + "failed expression: object.data.a == '1'"),
         "variables, evaluated when used": (
             policy(
                 {

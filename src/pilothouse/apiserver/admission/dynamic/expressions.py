@@ -61,6 +61,14 @@ class Scope(scopes.Scope):
         return self._compiled.get(name)
 
 
+class _EvaluationFailed(ExpressionError):
+    """An expression could not be evaluated; ``cause`` is the message without the expression."""
+
+    def __init__(self, source: str, cause: str) -> None:
+        super().__init__(f"expression '{source}' resulted in error: {cause}")
+        self.cause = cause
+
+
 class Expression:
     """One CEL expression of a policy or webhook, compiled on first use. ``rewritten`` is compiled instead of
     ``source``, which is used in messages."""
@@ -82,12 +90,17 @@ class Expression:
                 await self._compile(lambda: activation.sandbox)
         if self._compile_error:
             raise ExpressionError(self._compile_error)
+        failed: dict[str, str] = {}
         for name in self.variables_used:
-            await activation.evaluate_variable(self.scope, name, budget)
+            try:
+                await activation.evaluate_variable(self.scope, name, budget)
+            except ExpressionError as error:
+                # An error only if the expression needs the variable, which is absent then.
+                failed[f"no such key: {name}"] = str(error)
         try:
             return await activation.evaluate(self._program, budget)
         except EvaluationError as error:
-            raise ExpressionError(f"expression '{self.source}' resulted in error: {error}") from None
+            raise _EvaluationFailed(self.source, failed.get(str(error), str(error))) from None
 
     async def _compile(self, evaluator: GetEvaluator) -> None:
         if self._program is not None or self._compile_error:
@@ -217,7 +230,8 @@ class Activation:
         try:
             value = await variable.evaluate(self, budget)
         except ExpressionError as error:
-            self._variable_errors[name] = f'composited variable "{name}" fails to evaluate: {error}'
+            cause = error.cause if isinstance(error, _EvaluationFailed) else str(error)
+            self._variable_errors[name] = f'composited variable "{name}" fails to evaluate: {cause}'
             raise ExpressionError(self._variable_errors[name]) from None
         del self._variable_errors[name]
         self._variables[name] = value
