@@ -1,8 +1,8 @@
 """What CSI drivers report: limits of nodes, attached volumes, and the storage capacity.
 
 The informers start with the first pod that has claims. Kinds that the server does not have, or does not permit to list,
-are not considered: CSIStorageCapacity is in ``storage.k8s.io/v1`` since v1.24, and kube-scheduler may list
-VolumeAttachments since v1.33.
+are not considered: CSIStorageCapacity is in ``storage.k8s.io/v1`` since v1.24, and older servers do not permit
+kube-scheduler to list VolumeAttachments.
 """
 
 import asyncio
