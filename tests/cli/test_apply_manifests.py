@@ -44,3 +44,11 @@ async def test_others_are_applied_if_one_is_rejected(env: Env, capsys: pytest.Ca
     first, second = str(raised.value).split("\nError: ")
     assert first.startswith('f: ConfigMap A: ConfigMap "A" is invalid: metadata.name')
     assert second.startswith('f: ConfigMap C: ConfigMap "C" is invalid: metadata.name')
+
+
+async def test_an_object_that_need_not_become_ready_has_one_line(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    manifests = [Manifest("f", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})]
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        assert [await apply_all(cluster.client, manifests, limit=100) for _time in range(2)] == [0, 0]
+    lines = [f"configmaps/a in default {verb}\nall manifests are ready\n" for verb in ("created", "unchanged")]
+    assert capsys.readouterr().out == "".join(lines)

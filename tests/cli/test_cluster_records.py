@@ -19,6 +19,7 @@ from pilothouse.cli.clusters import cluster as cluster_module
 from pilothouse.cli.clusters import commands as clusters_commands
 from pilothouse.cli.clusters import contexts
 from pilothouse.cli.clusters.cluster import Clusters, Record
+from pilothouse.cli.clusters.commands import create_flag_set
 from pilothouse.cli.manifests import Manifest
 from pilothouse.cli.program import UserError
 
@@ -488,3 +489,9 @@ def test_default_cluster(tmp_path: Path) -> None:
         clusters.chosen("")
     clusters.create(record("pilothouse"))
     assert clusters.chosen("").name == "pilothouse"
+
+
+@pytest.mark.parametrize("words", [["-v", "2"], ["-v=2"], ["--v=2"]])
+def test_verbosity_is_passed_on(words: list[str]) -> None:
+    parsed = create_flag_set("pilothouse create").parse([*words, "a"])
+    assert (list(parsed.texts["v"]), list(parsed.arguments)) == (["2"], ["a"])

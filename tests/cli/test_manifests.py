@@ -93,8 +93,18 @@ async def test_an_unknown_kind_comes_with_the_closest_one(env: Env) -> None:
         document = {"apiVersion": "apps/v1", "kind": "Deploymnt", "metadata": {"name": "a"}}
         with pytest.raises(UserError) as raised:
             await apply_manifest(cluster.client, Manifest("f", document))
+        custom = {"apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor", "metadata": {"name": "a"}}
+        with pytest.raises(UserError, match=r": no matches for kind .*: ensure CRDs are installed first"):
+            await apply_manifest(cluster.client, Manifest("f", custom))
     hint = " (did you mean apps/v1 Deployment?)"
     assert str(raised.value) == f'f: no matches for kind "Deploymnt" in version "apps/v1"{hint}'
+
+
+@pytest.mark.parametrize("name", ["values.yaml", "values-prod.yaml", "Chart.yaml"])
+def test_files_of_a_helm_chart_are_no_manifests(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("replicas: 2\n")
+    with pytest.raises(UserError, match=r"apiVersion is missing: is it part of a Helm chart\? .*`helm template"):
+        load(str(tmp_path))
 
 
 @cases(

@@ -49,6 +49,16 @@ def test_every_file_is_named(
     printed = capsys.readouterr().out
     assert [path for path in FILES if f"  backup-schedule/{path}\n" not in printed] == []
     assert "pilothouse run backup_schedule_operator.py --dev --apply examples/" in printed
+    assert printed.endswith("\n  python -m pytest\n")
+
+
+def test_an_environment_without_pytest_is_told_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pilothouse.cli.new.find_spec", lambda _name: None)
+    assert main(["new", "operator", "backup-schedule"]) == 0
+    assert capsys.readouterr().out.endswith("  python -m pytest    # after: pip install pytest\n")
 
 
 @pytest.mark.slow

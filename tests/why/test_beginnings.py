@@ -198,7 +198,7 @@ async def test_failing_condition_of_a_custom_resource(cluster: Cluster) -> None:
     assert 'has the condition Ready False: NoKey: secret "key" not found' in text(explanation)
     assert "secret/key is not there, and no change of it is known" in text(explanation)
     await cluster.create({**room, "metadata": {"name": "red"}, "spec": {"colour": "red"}})
-    assert (await cluster.why("rooms.example.com", "red")).state == "no condition says otherwise"
+    assert (await cluster.why("rooms.example.com", "red")).state == "not known: its status has no conditions"
 
 
 async def room(cluster: Cluster, **status: object) -> dict[str, Any]:

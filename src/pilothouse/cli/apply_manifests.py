@@ -134,7 +134,8 @@ class _Rollout:
                 progress = await self._progress_of(applied_object)
                 if self._shown.get(number) != progress.text:
                     self._shown[number], self._since[number] = progress.text, now()
-                    say(f"{_title(applied_object)}: {progress.text}")
+                    if progress.text != rollout.EXISTS:  # what was done with it is printed already
+                        say(f"{_title(applied_object)}: {progress.text}")
                 if progress.done:
                     del self._left[number], self._shown[number]
                 elif progress.failed:

@@ -29,6 +29,8 @@ ENDINGS = (".json", ".yaml", ".yml")
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """Kustomize's ``RecognizedKustomizationFileNames`` (kustomize ``api/konfig``, v0.20)."""
 _KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
+_INSTALL_FIRST = ": ensure CRDs are installed first"
+"""As kubectl has it."""
 _STRICT_ERROR = "strict decoding error: "
 
 
@@ -158,11 +160,19 @@ def _manifest(document: Any, source: str) -> list[Manifest]:
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str) or not document[field]:
             wrong = "is missing" if document.get(field) in (None, "") else "must be a string"
-            raise UserError(f"{source}: {field} {wrong}")
+            raise UserError(f"{source}: {field} {wrong}{_hint_of_file(source)}")
     meta = document.get("metadata")
     if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
         raise UserError(f"{source}: {document['kind']} has no metadata.name")
     return [Manifest(source, document)]
+
+
+def _hint_of_file(source: str) -> str:
+    """For files of a Helm chart, which are no manifests."""
+    name = pathlib.Path(source.partition(", document ")[0]).name
+    if not (name == "Chart.yaml" or (name.startswith("values") and name.endswith((".yaml", ".yml")))):
+        return ""
+    return ": is it part of a Helm chart? Its manifests are the output of `helm template NAME CHART`, for `-f -`"
 
 
 async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
@@ -198,5 +208,6 @@ def _kind_of(discovery: Discovery, document: dict[str, Any], source: str) -> Kin
     resource = discovery.find(document["apiVersion"], document["kind"])
     if resource is None:
         version, kind = document["apiVersion"], document["kind"]
-        raise UserError(f'{source}: no matches for kind "{kind}" in version "{version}"{discovery.hint(version, kind)}')
+        hint = discovery.hint(version, kind) or _INSTALL_FIRST
+        raise UserError(f'{source}: no matches for kind "{kind}" in version "{version}"{hint}')
     return resource.as_kind()

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from pilothouse.cli.operator_file import load_app
@@ -57,5 +58,5 @@ def _write(name: str, parsed: Parsed) -> str:
         "Next:\n"
         f"  cd {shlex.quote(str(directory))}\n"
         f"  pilothouse run {names.module}.py --dev --apply examples/\n"
-        "  python -m pytest\n"
+        f"  python -m pytest{'' if find_spec('pytest') else '    # after: pip install pytest'}\n"
     )

@@ -24,6 +24,10 @@ CONTROLLER_OF = {
 """The controller that reconciles objects of this kind."""
 
 
+EXISTS = "exists"
+"""The progress of an object that need not become ready."""
+
+
 class Progress(msgspec.Struct, frozen=True):
     """The progress to show, and whether to stop waiting: it is complete, or has failed for good."""
 
@@ -52,7 +56,7 @@ def progress_of(document: dict[str, Any]) -> Progress:
         phase = status.get("phase", "")
         return Progress(phase or "is pending", phase in {"Active", "Bound"})
     unmet = [c["type"] for c in status.get("conditions") or () if c.get("type") in _GATES and c.get("status") != "True"]
-    return Progress(f"not {', '.join(unmet)}" if unmet else "exists", not unmet)
+    return Progress(f"not {', '.join(unmet)}" if unmet else EXISTS, not unmet)
 
 
 def is_established(definition: dict[str, Any]) -> bool:

@@ -23,8 +23,9 @@ _TIME = re.compile(r'(?<!")\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z')
 NOT_FOUND = "not found"
 """The state of an object that does not exist and has no recorded change."""
 AS_DESIRED = "as desired"
-NO_CONDITION = "no condition says otherwise"
-"""The state of an object with a spec whose status has no conditions."""
+NO_CONDITION = "not known: its status has no conditions"
+"""The state of an object with a spec whose status has no conditions: no controller has synced it, or its controller
+reports none."""
 
 
 class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):

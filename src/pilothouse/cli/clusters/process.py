@@ -44,6 +44,9 @@ class Started(NamedTuple):
     """How many it has, such as ``3 nodes``: those of a snapshot or a data directory are not in the flags."""
 
 
+_INFO_LINE = re.compile(r"I\d{4} \d\d:")
+
+
 def start(cluster: Cluster, say: Callable[[str], None]) -> Started:
     """Start the process, and return once it is ready.
 
@@ -133,7 +136,8 @@ def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: 
         for line in lines.new():
             if line.startswith(READY):
                 for warning in printed:
-                    say(warning)
+                    if not _INFO_LINE.match(warning):  # of -v, for the log
+                        say(warning)
                 nodes_line = _NODES.search(line)
                 return nodes_line[1] if nodes_line else "an unknown number of nodes"
             printed.append(line)
