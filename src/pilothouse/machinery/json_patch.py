@@ -14,6 +14,8 @@ from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.patches import PatchNotApplicable, PatchSyntaxError, PatchTooLarge
 
 MAX_OPERATIONS = 10_000
+TEST_FAILED = "test failed"
+"""The end of the detail of a failed ``test``."""
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """The limit of JSON added by all ``copy`` operations of a patch (apiserver ``pkg/server/config.go``, v0.36,
 ``JSONPatchMaxCopyBytes``): twenty copies of a document into itself would multiply it by a million."""
@@ -286,4 +288,4 @@ def _test(draft: _Draft, path: str, value: Any) -> None:
     except _KeyError as error:
         raise PatchNotApplicable(f"error in test for path: '{path}': {error}") from None
     if not deep_equal(current, value):
-        raise PatchNotApplicable(f"testing value {path} failed: test failed")
+        raise PatchNotApplicable(f"testing value {path} failed: {TEST_FAILED}")

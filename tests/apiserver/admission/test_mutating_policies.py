@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object
+from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, pod
 from tests.tables import cases
 
 from pilothouse.cel.initializers import initializers_as_maps, unescape
@@ -175,3 +175,69 @@ async def test_rejected_policies(api: Api, policy_spec: Object, problem: str) ->
     answer = await api.post(POLICIES, policy_spec)
     assert answer.status == 422
     assert problem in answer.message
+
+
+@cases(
+    "mutation, message",
+    {
+        "a text instead of an object": ("'x'", "applyConfiguration.expression: Invalid value: \"'x'\": must evaluate "
+            "to Object but got string"),
+        "a list of texts": ("['JSONPatch']", "jsonPatch.expression: Invalid value: \"['JSONPatch']\": must evaluate to "
+            "list(JSONPatch) but got list(string)"),
+    },
+)  # fmt: skip
+async def test_mutations_of_another_type_are_invalid(api: Api, mutation: str, message: str) -> None:
+    answer = await api.post(POLICIES, policy(mutation))
+    assert (answer.status, answer.message) == (
+        422,
+        f'MutatingAdmissionPolicy.admissionregistration.k8s.io "p" is invalid: spec.mutations[0].{message}',
+    )
+
+
+DENIED = "policy 'p' with binding 'b' denied request: "
+
+
+@cases(
+    "mutation, message",
+    {
+        "an unknown field": ("Object{foo: 'x'}", "error applying patch: failed to convert patch object to typed "
+            "object: .foo: field not declared in schema"),
+        "a value of another type": ("Object{immutable: 'x'}", "error applying patch: failed to convert patch object to "
+            "typed object: .immutable: expected boolean, got &{x}"),
+        "a patch that does not apply": ("[JSONPatch{op: 'remove', path: '/data/b'}]", "JSON Patch: error in remove for "
+            "path: '/data/b': Unable to remove nonexistent key: b: missing value"),
+        "a patch with a test that does not apply": ("[JSONPatch{op: 'test', path: '/data/a', value: '1'}, "
+            "JSONPatch{op: 'remove', path: '/data/b'}]", "JSON Patch: error in remove for path: '/data/b': Unable to "
+            "remove nonexistent key: b: missing value"),
+    },
+)  # fmt: skip
+async def test_messages_of_mutations(api: Api, mutation: str, message: str) -> None:
+    answer = await created(api, policy(mutation))
+    assert (answer.status, answer.message) == (403, DENIED + message)
+
+
+async def test_earlier_plugins_see_the_mutated_object(api: Api) -> None:
+    """They are called again (``reinvocation.go``): priorities are computed from the class before policies run."""
+    patch = "[JSONPatch{op: 'add', path: '/spec/priorityClassName', value: 'system-node-critical'}]"
+    await api.create(POLICIES, policy(patch, resources="pods"))
+    await api.create(BINDINGS, binding())
+    assert (await api.post(PODS, pod("p"))).message == (
+        'pods "p" is forbidden: the integer value of priority (0) must not be provided in pod spec; priority admission '
+        "controller computed 2000001000 from the given PriorityClass name"
+    )
+
+
+async def test_apply_configurations_do_not_fit_scales(api: Api) -> None:
+    scaled = policy("Object{spec: Object.spec{replicas: 7}}", resources="deployments/scale")
+    scaled["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"] = ["apps"]
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await api.create(deployments, {"metadata": {"name": "d"}, "spec": spec})
+    await api.create(POLICIES, scaled)
+    await api.create(BINDINGS, binding())
+    answer = await api.patch(f"{deployments}/d/scale", {"spec": {"replicas": 3}})
+    assert answer.message == DENIED + (
+        "error applying patch: failed to convert patch object to typed object: no corresponding type for "
+        "autoscaling/v1, Kind=Scale"
+    )

@@ -141,6 +141,15 @@ class Chain:
             if pending is not None:
                 await pending
 
+    async def reinvoke_before(self, plugin: Plugin, write: AdmissionAttributes) -> None:
+        """Call ``reinvoke`` of the plugins before this one, which has changed the object."""
+        resource = write.info.group_resource
+        for earlier in self.plugins[: self.plugins.index(plugin)]:
+            if earlier.resources is None or resource in earlier.resources:
+                pending = earlier.reinvoke(write)
+                if pending is not None:
+                    await pending
+
     def allocate(self, write: AdmissionAttributes) -> None:
         """Call ``allocate`` of all plugins."""
         for step in self._steps_of(write).allocate:

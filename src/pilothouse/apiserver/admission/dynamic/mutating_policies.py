@@ -39,7 +39,8 @@ from pilothouse.cel.limits import Budget, OutOfBudget
 from pilothouse.cel.scopes import ExpressionError
 from pilothouse.machinery import merge_types
 from pilothouse.machinery.field_merge import merge
-from pilothouse.machinery.json_patch import apply_json_patch
+from pilothouse.machinery.field_walks import all_errors, error_text
+from pilothouse.machinery.json_patch import TEST_FAILED, apply_json_patch
 from pilothouse.machinery.merge_types import MergeType
 from pilothouse.machinery.patches import PatchError
 
@@ -78,7 +79,10 @@ class _Mutation:
             return self._apply_json_patch(obj, value)
         if not isinstance(value, dict):
             raise ExpressionError("invalid return type: an ApplyConfiguration expression must evaluate to Object")
-        type_ = _type_of(info)
+        type_ = _type_of(obj, info)
+        type_errors = all_errors({**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
+        if type_errors:
+            raise _not_typed(error_text(type_errors))
         atomics = _atomic_paths(value, type_, "")
         if atomics:
             paths = ", ".join(atomics)
@@ -93,18 +97,29 @@ class _Mutation:
         try:
             patched: Object = apply_json_patch(copy.deepcopy(obj), value)
         except PatchError as error:
-            if any(operation.get("op") == "test" for operation in value):
+            if error.detail.endswith(TEST_FAILED):
                 return obj  # a patch whose test fails is not applied
-            raise ExpressionError(f"JSONPath: {error.message}") from None
+            raise ExpressionError(f"JSON Patch: {error.detail}") from None
         return patched
 
 
-def _type_of(info: ResourceInfo) -> MergeType:
-    if info.custom is not None:
-        return merge_types.of_structural(info.custom.openapi)
-    merge_type = merge_types.of_kind(info.group, info.version, info.kind)
-    assert merge_type is not None, "every built-in kind has a schema"
-    return merge_type
+def _type_of(obj: Object, info: ResourceInfo) -> MergeType:
+    if obj["kind"] == info.kind:
+        if info.custom is not None:
+            return merge_types.of_structural(info.custom.openapi)
+        merge_type = merge_types.of_kind(info.group, info.version, info.kind)
+        assert merge_type is not None, "every built-in kind has a schema"
+        return merge_type
+    group, _slash, version = obj["apiVersion"].rpartition("/")
+    of_subresource = merge_types.of_kind(group, version, obj["kind"]) if group == info.group else None
+    if of_subresource is None:
+        # Upstream has the types of the resource's group version.
+        raise _not_typed(f"no corresponding type for {obj['apiVersion']}, Kind={obj['kind']}")
+    return of_subresource
+
+
+def _not_typed(reason: str) -> ExpressionError:
+    return ExpressionError(f"error applying patch: failed to convert patch object to typed object: {reason}")
 
 
 def _atomic_paths(value: Any, type_: MergeType, path: str) -> list[str]:
@@ -157,6 +172,8 @@ class MutatingAdmissionPolicy(Plugin):
                     await self._apply(write, policy, bindings[policy.name], failures)
         if failures:
             raise _status_error(write, failures)
+        if any(changed_by) and not reinvocation:
+            await self._core.admission.reinvoke_before(self, write)
 
     async def _apply(
         self, write: AdmissionAttributes, policy: Policy, bindings: list[Binding], failures: list[Decision]

@@ -261,12 +261,7 @@ class MutatingWebhooks(Webhooks):
             return
         assert write.obj is not None, "only writes with an object are mutated"
         before_reinvoke = copy.deepcopy(with_decoded_managed_fields(write.obj))
-        for plugin in self._core.admission.plugins:
-            if plugin is self:
-                break
-            pending = plugin.reinvoke(write)
-            if pending is not None:
-                await pending
+        await self._core.admission.reinvoke_before(self, write)
         if with_decoded_managed_fields(write.obj) != before_reinvoke:
             to_reinvoke = invoked
         for webhook in invoked:

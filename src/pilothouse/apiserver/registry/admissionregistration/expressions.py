@@ -22,7 +22,7 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import qualified_name_errors
 
 with lazy_imports():
-    from pilothouse.cel import initializers, scopes
+    from pilothouse.cel import checked, initializers, scopes
 
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -158,20 +158,25 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
         errors.append(required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
     else:
         child_path, expression = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
+        compiled = initializers.initializers_as_maps(expression)
         errors += _validate_expression(
-            scope,
-            expression,
-            child_path,
-            (),
-            compiled=initializers.initializers_as_maps(expression),
-            required_detail="",
-            uniform=False,
-        )
+            scope, expression, child_path, (), compiled=compiled, required_detail="", uniform=False
+        ) or _validate_result_of_mutation(scope, expression, child_path, compiled, kind)
     if mutation.get(other_field) is not None:
         errors.append(
             invalid(f"{path}.{other_field}", f"{{{other_field}}}", f"must not be specified when patchType is {kind}")
         )
     return errors
+
+
+def _validate_result_of_mutation(scope: Any, expression: str, path: str, compiled: str, kind: str) -> ErrorList:
+    """Reject an expression whose type is known not to be that of a mutation; in ``compiled`` objects are maps."""
+    result = checked.format_type(scope.compile(compiled, (), uniform=False).output_type)
+    if kind == "JSONPatch":
+        expected, allowed = "list(JSONPatch)", result in ("dyn", "list(dyn)") or result.startswith("list(map(")
+    else:
+        expected, allowed = "Object", result == "dyn" or result.startswith("map(")
+    return [] if allowed else [invalid(path, expression, f"must evaluate to {expected} but got {result}")]
 
 
 def validate_match_conditions(conditions: Sequence[Object], path: str, *, params: bool = False) -> ErrorList:
