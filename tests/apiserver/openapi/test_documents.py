@@ -251,3 +251,48 @@ def test_custom_resource_in_v3() -> None:
     assert definition["properties"]["a"] == schema["properties"]["a"]
     meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
     assert definition["properties"]["metadata"] == {"allOf": [{"$ref": meta}]}
+
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{namespace}/deployments"
+POD = "/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+@cases(
+    "path, method, name, description, schemas",
+    {
+        "list": (DEPLOYMENTS, "get", "listAppsV1NamespacedDeployment", "list or watch objects of kind Deployment",
+            {"200": "DeploymentList"}),
+        "list of all namespaces": ("/apis/apps/v1/deployments", "get", "listAppsV1DeploymentForAllNamespaces",
+            "list or watch objects of kind Deployment", {"200": "DeploymentList"}),
+        "create": (DEPLOYMENTS, "post", "createAppsV1NamespacedDeployment", "create a Deployment",
+            {"200": "Deployment", "201": "Deployment", "202": "Deployment"}),
+        "update": (f"{DEPLOYMENTS}/{{name}}", "put", "replaceAppsV1NamespacedDeployment",
+            "replace the specified Deployment", {"200": "Deployment", "201": "Deployment"}),
+        "delete": (f"{DEPLOYMENTS}/{{name}}", "delete", "deleteAppsV1NamespacedDeployment", "delete a Deployment",
+            {"200": "Status", "202": "Status"}),
+        "delete of a collection": (DEPLOYMENTS, "delete", "deleteAppsV1CollectionNamespacedDeployment",
+            "delete collection of Deployment", {"200": "Status"}),
+        "delete that returns the object": (POD, "delete", "deleteCoreV1NamespacedPod", "delete a Pod",
+            {"200": "Pod", "202": "Pod"}),
+        "a cluster-scoped object": ("/api/v1/namespaces/{name}", "get", "readCoreV1Namespace",
+            "read the specified Namespace", {"200": "Namespace"}),
+        "a group with dots": ("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}", "get",
+            "readRbacAuthorizationV1ClusterRole", "read the specified ClusterRole", {"200": "ClusterRole"}),
+        "scale": (f"{DEPLOYMENTS}/{{name}}/scale", "patch", "patchAppsV1NamespacedDeploymentScale",
+            "partially update scale of the specified Deployment", {"200": "Scale", "201": "Scale"}),
+        "eviction": (f"{POD}/eviction", "post", "createCoreV1NamespacedPodEviction", "create eviction of a Pod",
+            {"200": "Eviction", "201": "Eviction", "202": "Eviction"}),
+        "exec": (f"{POD}/exec", "post", "connectCoreV1PostNamespacedPodExec", "connect POST requests to exec of Pod",
+            {"200": ""}),
+    },
+)  # fmt: skip
+def test_operations(path: str, method: str, name: str, description: str, schemas: dict[str, str]) -> None:
+    """Recorded from v1.36.2."""
+    operation = json_of("/openapi/v3" + path[: path.index("/v1") + 3])["paths"][path][method]
+    assert (operation["operationId"], operation["description"]) == (name, description)
+    assert operation["responses"].pop("401") == {"description": "Unauthorized"}
+    found = {
+        code: {media["schema"].get("$ref", "").rpartition(".")[2] for media in response["content"].values()}
+        for code, response in operation["responses"].items()
+    }
+    assert found == {code: {schema} for code, schema in schemas.items()}

@@ -16,6 +16,7 @@ from pilothouse.api import schema
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.openapi.custom_resources import add_custom, schema_inputs
+from pilothouse.apiserver.openapi.operations import add_paths
 from pilothouse.apiserver.openapi.protobuf import encode as encode_protobuf
 from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector, is_described
 from pilothouse.apiserver.openapi.v2 import path_item_as_v2
@@ -25,46 +26,6 @@ from pilothouse.apiserver.serializers import negotiation
 _encode = msgspec.json.Encoder().encode
 _PLAIN = {"cache-control": "no-cache, private"}
 _INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
-
-_STRING: Mapping[str, Any] = {"type": "string", "uniqueItems": True}
-_FLAG: Mapping[str, Any] = {"type": "boolean", "uniqueItems": True}
-_NUMBER: Mapping[str, Any] = {"type": "integer", "uniqueItems": True}
-_WRITE = {"dryRun": _STRING, "fieldManager": _STRING, "fieldValidation": _STRING}
-_LIST = {
-    "allowWatchBookmarks": _FLAG,
-    "continue": _STRING,
-    "fieldSelector": _STRING,
-    "labelSelector": _STRING,
-    "limit": _NUMBER,
-    "resourceVersion": _STRING,
-    "resourceVersionMatch": _STRING,
-    "sendInitialEvents": _FLAG,
-    "timeoutSeconds": _NUMBER,
-    "watch": _FLAG,
-}
-_DELETE = {
-    "dryRun": _STRING,
-    "gracePeriodSeconds": _NUMBER,
-    "orphanDependents": _FLAG,
-    "propagationPolicy": _STRING,
-}
-_ACTIONS: Mapping[str, tuple[str, str, Mapping[str, Mapping[str, Any]]]] = {
-    "get": ("get", "get", {}),
-    "list": ("get", "list", _LIST),
-    "create": ("post", "post", _WRITE),
-    "update": ("put", "put", _WRITE),
-    "patch": ("patch", "patch", {**_WRITE, "force": _FLAG}),
-    "delete": ("delete", "delete", _DELETE),
-    "deletecollection": ("delete", "deletecollection", {**_LIST, **_DELETE}),
-}
-"""Verb → (method, x-kubernetes-action, query parameters)."""
-
-_PATCH_TYPES = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
 
 
 def document_key(group: str, version: str) -> str:
@@ -204,10 +165,11 @@ def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
             collector.add_kind(info.group, info.version, info.list_kind)
         else:
             name = add_custom(collector, info, V3)
-        _add_paths(paths, info, name)
+        add_paths(paths, info, name)
         for sub in info.subresources.values():
             collector.add_kind(sub.group or info.group, sub.version or info.version, sub.kind)
-    collector.add_kind("", "v1", "DeleteOptions")
+    for kind in ("DeleteOptions", "Status"):
+        collector.add_kind("", "v1", kind)
     return {
         "openapi": "3.0.0",
         "info": _INFO,
@@ -225,7 +187,7 @@ def v2_document(table: ResourceTable) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for info in table:
         definition_name = _definition_name(info) if info.custom is None else add_custom(collector, info, V2)
-        _add_paths(paths, info, definition_name)
+        add_paths(paths, info, definition_name)
     return {
         "swagger": "2.0",
         "info": _INFO,
@@ -237,69 +199,3 @@ def v2_document(table: ResourceTable) -> dict[str, Any]:
 def _definition_name(info: ResourceInfo) -> str | None:
     definition = schema.load().for_kind(info.group, info.version, info.kind)
     return definition.name if definition is not None else None
-
-
-def _add_paths(paths: dict[str, Any], info: ResourceInfo, name: str | None) -> None:
-    root = f"/apis/{info.group}/{info.version}" if info.group else f"/api/{info.version}"
-    collection = f"{root}/namespaces/{{namespace}}/{info.resource}" if info.namespaced else f"{root}/{info.resource}"
-    item = f"{collection}/{{name}}"
-    kind = {"group": info.group, "kind": info.kind, "version": info.version}
-    verbs_by_path: dict[str, list[str]] = {
-        collection: [verb for verb in ("list", "create", "deletecollection") if verb in info.verbs],
-        item: [verb for verb in ("get", "update", "patch", "delete") if verb in info.verbs],
-    }
-    if info.namespaced and "list" in info.verbs:
-        verbs_by_path[f"{root}/{info.resource}"] = ["list"]
-    for path, verbs in verbs_by_path.items():
-        if verbs:
-            paths[path] = _path_item(info, path, verbs, kind, name)
-    for subresource, sub in info.subresources.items():
-        sub_kind = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
-        verbs = [verb for verb in ("get", "create", "update", "patch") if verb in sub.verbs]
-        path = f"{item}/{subresource}"
-        if verbs:
-            paths[path] = _path_item(info, path, verbs, sub_kind, None)
-
-
-def _path_item(
-    info: ResourceInfo, path: str, verbs: Iterable[str], kind: Mapping[str, str], name: str | None
-) -> dict[str, Any]:
-    operations: dict[str, Any] = {}
-    tag = _tag(info)
-    # kubectl apply uses strategic merge patch if it is in this list; custom resources do not support it.
-    patch_types = _PATCH_TYPES if info.custom is None else _PATCH_TYPES[:-1]
-    for verb in verbs:
-        method, action, parameters = _ACTIONS[verb]
-        content = {negotiation.JSON: {"schema": {"$ref": V3 + name}}} if name and verb != "list" else {}
-        operation: dict[str, Any] = {
-            "tags": [tag],
-            "operationId": f"{verb}{tag[:1].upper()}{tag[1:]}{_operation_name(path)}",
-            "parameters": [
-                {"name": parameter, "in": "query", "schema": dict(shape)} for parameter, shape in parameters.items()
-            ],
-            "responses": {"200": {"description": "OK", **({"content": content} if content else {})}},
-            "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": dict(kind),
-        }
-        if verb in ("create", "update") and content:
-            operation["requestBody"] = {"content": content, "required": True}
-        elif verb == "patch":
-            patch = {"schema": {"type": "object"}}
-            operation["requestBody"] = {"content": dict.fromkeys(patch_types, patch), "required": True}
-        operations[method] = operation
-    operations["parameters"] = [
-        {"name": parameter, "in": "path", "required": True, "schema": dict(_STRING)}
-        for parameter in ("name", "namespace")
-        if f"{{{parameter}}}" in path
-    ] + [{"name": "pretty", "in": "query", "schema": dict(_STRING)}]
-    return operations
-
-
-def _tag(info: ResourceInfo) -> str:
-    group = info.group.removesuffix(".k8s.io").replace(".", "") or "core"
-    return f"{group}_{info.version}"
-
-
-def _operation_name(path: str) -> str:
-    segments = [segment for segment in path.split("/")[3:] if segment]
-    return "".join(segment.strip("{}").capitalize() for segment in segments)

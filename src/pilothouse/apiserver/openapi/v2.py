@@ -31,14 +31,15 @@ def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
     body = operation.get("requestBody")
     if body is not None:
         schema = next(iter(body["content"].values()))["schema"]
-        parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": _schema(schema)})
+        required = {"required": True} if body.get("required") else {}
+        parameters.insert(0, {"name": "body", "in": "body", **required, "schema": _schema(schema)})
         consumed = list(body["content"]) if len(body["content"]) > 1 else ["*/*"]
     responses = {}
     for code, response in operation["responses"].items():
         content = response.get("content")
         responses[code] = {"description": response["description"]}
         if content:
-            responses[code]["schema"] = _schema(content[_JSON]["schema"])
+            responses[code]["schema"] = _schema(next(iter(content.values()))["schema"])
     return {
         **converted,
         "consumes": consumed,
