@@ -34,7 +34,7 @@ def return_large_blocks(size: int = LARGE) -> None:
     list was read through it; a manager has about a hundred connections, and new ones after each outage. After ten
     minutes of outages its private resident memory was 62 MB instead of 94.
 
-    The cost: the pages of a large list are mapped anew each time, at most 20 ms for 20 MB. Decoding takes longer.
+    The cost: the pages of a large list are mapped again each time, at most 20 ms for 20 MB. Decoding takes longer.
 
     Does nothing without glibc, or if the environment configures malloc.
     """

@@ -1,4 +1,4 @@
-"""Temporary files that a killed process does not leave for ever.
+"""Temporary files that a killed process does not leave forever.
 
 ``files`` are for programs that only read files, as OpenSSL does; on Linux they are in memory and end with the process.
 A ``directory`` has a lock that its process holds. The first one that a process creates removes those of the same user

@@ -45,8 +45,8 @@ def file_and_name(reference: str) -> tuple[Path, str]:
         file, _colon, name = reference.rpartition(":")
         path = Path(file)
     if not reference or not path.is_file():
-        problem = "a directory" if reference and path.is_dir() else "no such file"
-        raise AppFileError(f"expected the Python file of an operator, got {reference or 'nothing'}: {problem}")
+        reason = "a directory" if reference and path.is_dir() else "no such file"
+        raise AppFileError(f"expected the Python file of an operator, got {reference or 'nothing'}: {reason}")
     return path, name
 
 

@@ -81,10 +81,8 @@ class LogIndex:
                 self._report_unread(kind, file, "", f"{seconds:g} seconds" if not full else f"{_MAX_ENTRIES} writes")
                 continue
             await self._read_file(number, deadline, f"{seconds:g} seconds")
-            for problem, count in file.damage.items():
-                self.unseen[f"{kind} {file.path}: {count} damaged {'line' if count == 1 else 'lines'}: {problem}"] = (
-                    None
-                )
+            for damage, count in file.damage.items():
+                self.unseen[f"{kind} {file.path}: {count} damaged {'line' if count == 1 else 'lines'}: {damage}"] = None
         self._sort_anchors()
 
     async def _read_file(self, number: int, deadline: float, limit: str) -> None:
@@ -96,8 +94,8 @@ class LogIndex:
                 try:
                     record = reader(line)
                 except InvalidLineError as error:
-                    problem = str(error) if line.endswith(b"\n") else "the last one is incomplete"
-                    file.damage[problem] = file.damage.get(problem, 0) + 1
+                    damage = str(error) if line.endswith(b"\n") else "the last one is incomplete"
+                    file.damage[damage] = file.damage.get(damage, 0) + 1
                     continue
                 if record is not None:
                     newest = record.at
