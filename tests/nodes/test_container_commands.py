@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import cases
 
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.nodes import container_commands
 from pilothouse.nodes.container_commands import Outcome, outcome_of, runs_on
+from pilothouse.nodes.container_environment import environment_of
+from pilothouse.nodes.views import FieldReference, KeyReference, ValueSource, Variable
 
 FOREVER = math.inf
 OPEN = None
@@ -77,7 +80,16 @@ def script(text: str) -> tuple[str, ...]:
         "for with glob": (script("for i in *; do sleep 1; done"), OPEN),
         "if": (script("if true; then sleep 1; else sleep 2; fi"), (1.0, 0)),
         "elif": (script("if false; then sleep 1; elif true; then sleep 5; fi"), (5.0, 0)),
-        "unknown test": (script("if [ -f /x ]; then exit 1; fi"), OPEN),
+        "test of a file": (script("if [ -f /x ]; then exit 1; fi"), OPEN),
+        "test of a variable": (script('N=3; [ "$N" -gt 2 ] && exit 5'), (0.0, 5)),
+        "test of texts": (script("if [ a = b ]; then exit 1; elif test a != b; then exit 2; fi"), (0.0, 2)),
+        "negated test": (script("if [ ! a == b ]; then exit 1; fi"), (0.0, 1)),
+        "test of a variable that is unknown": (script('if [ "$A" = b ]; then exit 1; fi'), OPEN),
+        "test of a pattern": (script("[[ abc == a* ]] && exit 1"), OPEN),
+        "test of an empty text": (script("[ -z '' ] && [ ! -n '' ] && exit 6"), (0.0, 6)),
+        "test of no number": (script("[ a -lt 2 ]; exit $?"), (0.0, 2)),
+        "conditions combined": (script("[[ a == a && b == c ]] || exit 1"), OPEN),
+        "test without an end": (script("[ a = a; exit $?"), (0.0, 2)),
         "background job, waited for": (script("sleep 5 & sleep 1; wait"), (5.0, 0)),
         "background job, not waited for": (script("sleep 500 & sleep 1"), (1.0, 0)),
         "unknown program in the background": (script("./server & sleep 1; exit 1"), (1.0, 1)),
@@ -104,6 +116,48 @@ def script(text: str) -> tuple[str, ...]:
 def test_outcome(words: tuple[str, ...], expected: tuple[float, int] | None) -> None:
     result = outcome_of(words)
     assert (None if result is None else (result.seconds, result.code)) == expected
+
+
+ENVIRONMENT = (("INDEX", "2"), ("NAME", "web"))
+
+
+@cases(
+    "words, expected",
+    {
+        "in a script": (script("exit $INDEX"), (0.0, 2)),
+        "in a script in a script": (script("sh -c 'exit $INDEX'"), (0.0, 2)),
+        "expanded by the kubelet": (("sleep", "$(INDEX)"), (2.0, 0)),
+        "expanded by the kubelet in a script": (script("exit $(INDEX)"), (0.0, 2)),
+        "a test": (script('if [ "$INDEX" -eq 2 ]; then sleep 3; fi; exit 1'), (3.0, 1)),
+        "unknown": (script("exit $OTHER"), OPEN),
+        "unknown to the kubelet": (("sleep", "$(OTHER)"), OPEN),
+    },
+)
+def test_variables_of_the_environment(words: tuple[str, ...], expected: tuple[float, int] | None) -> None:
+    result = outcome_of(words, ENVIRONMENT)
+    assert (None if result is None else (result.seconds, result.code)) == expected
+
+
+def test_known_environment() -> None:
+    metadata = ObjectMeta(name="p", namespace="n", uid="u", labels={"a": "b"}, annotations={"x.y/z": "7"})
+
+    def field(name: str, path: str) -> Variable:
+        return Variable(name=name, value_from=ValueSource(field_ref=FieldReference(field_path=path)))
+
+    variables = (
+        Variable(name="A", value="1"),
+        Variable(name="B", value="$(A)-$(A)"),
+        Variable(name="C", value="$(UNKNOWN)"),
+        Variable(name="D", value="x" * 5000),
+        Variable(name="E", value_from=ValueSource(secret_key_ref=KeyReference(name="s", key="k"))),
+        field("F", "metadata.name"),
+        field("G", "metadata.annotations['x.y/z']"),
+        field("H", "metadata.labels['absent']"),
+        field("I", "status.podIP"),
+        Variable(name="A", value="2"),
+    )
+    known = (("A", "2"), ("B", "1-1"), ("F", "p"), ("G", "7"), ("H", ""))
+    assert environment_of(metadata, variables) == known
 
 
 @cases(

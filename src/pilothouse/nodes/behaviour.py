@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pilothouse.nodes.image_pulls import PullFailure
 
 with lazy_imports():
-    from pilothouse.nodes import container_commands, image_pulls
+    from pilothouse.nodes import container_commands, container_environment, image_pulls
 
 PREFIX = "simulated.pilothouse.dev/"
 
@@ -105,14 +105,15 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
     ends = spec.restart_policy in ("Never", "OnFailure")
     inherited = reader if own else None
     scripts = (
-        *(_script(container, profile, inherited, _INIT) for container in spec.init_containers),
+        *(_script(pod, container, profile, inherited, _INIT) for container in spec.init_containers),
         *(
-            _script(container, profile, inherited, _JOB if owned else _ENDS if ends else _STAYS)
+            _script(pod, container, profile, inherited, _JOB if owned else _ENDS if ends else _STAYS)
             for container in spec.containers
         ),
     )
     ephemeral = tuple(
-        (container.name, _script(container, profile, inherited, _EPHEMERAL)) for container in spec.ephemeral_containers
+        (container.name, _script(pod, container, profile, inherited, _EPHEMERAL))
+        for container in spec.ephemeral_containers
     )
     if not own:
         return Behaviour(
@@ -147,12 +148,13 @@ _INIT, _JOB, _ENDS, _STAYS, _EPHEMERAL = "init", "job", "ends", "stays", "epheme
 """The role of a container, which determines how it ends by default."""
 
 
-def _script(container: NodeContainer, profile: Profile, own: "_Reader | None", role: str) -> Script:
+def _script(pod: NodePod, container: NodeContainer, profile: Profile, own: "_Reader | None", role: str) -> Script:
     sidecar = role == _INIT and container.restart_policy == "Always"
     prepares = role == _INIT and not sidecar
     pull = _pull_failure(container) if profile.commands else None
     words = (*container.command, *container.args)
-    plain = _plain_outcome(words) if words and profile.commands and not _is_scripted(container, own, role) else None
+    interpreted = words and profile.commands and not _is_scripted(container, own, role)
+    plain = _plain_outcome(pod, container, words) if interpreted else None
     seconds = math.inf if plain is not None else _usual_seconds(container, profile, words, _STAYS if sidecar else role)
     probe, startup = container.readiness_probe, container.startup_probe
     unready = max(profile.ready_delay, float(probe.initial_delay_seconds) if probe is not None else 0.0)
@@ -207,8 +209,11 @@ def _pull_failure(container: NodeContainer) -> "PullFailure | None":
     return image_pulls.pull_failure(container.image, container.image_pull_policy)
 
 
-def _plain_outcome(words: tuple[str, ...]) -> "Outcome | None":
-    return container_commands.outcome_of(words)
+def _plain_outcome(pod: NodePod, container: NodeContainer, words: tuple[str, ...]) -> "Outcome | None":
+    if not container_commands.refers_to_variables(words):
+        return container_commands.outcome_of(words)
+    environment = container_environment.environment_of(pod.metadata, container.env)
+    return container_commands.outcome_of(words, environment)
 
 
 def _usual_seconds(container: NodeContainer, profile: Profile, words: tuple[str, ...], role: str) -> float:

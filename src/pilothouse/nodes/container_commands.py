@@ -4,16 +4,15 @@
 the container is a server.
 """
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 
+from pilothouse.nodes.container_environment import Environment, expand
 from pilothouse.nodes.shell import Result, Value, run_words
 from pilothouse.nodes.shell_words import Unclear
 
-_VARIABLE = re.compile(r"(?<!\$)\$\([A-Za-z_][\w.-]*\)", re.ASCII)
 _MAX_LINES = 1000
 _LONGEST_CACHED = 4096
 
@@ -47,22 +46,30 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def outcome_of(words: tuple[str, ...]) -> Outcome | None:
+def outcome_of(words: tuple[str, ...], environment: Environment = ()) -> Outcome | None:
     """The behavior of a container with this command and these arguments, None if it cannot be determined."""
-    return (_cached_outcome if sum(map(len, words)) <= _LONGEST_CACHED else _outcome)(words)
+    length = sum(map(len, words)) + sum(len(name) + len(value) for name, value in environment)
+    return (_cached_outcome if length <= _LONGEST_CACHED else _outcome)(words, environment)
 
 
-def _outcome(words: tuple[str, ...]) -> Outcome | None:
+def refers_to_variables(words: Sequence[str]) -> bool:
+    """Whether the environment of the container matters."""
+    return any("$" in word for word in words)
+
+
+def _outcome(words: tuple[str, ...], environment: Environment) -> Outcome | None:
     if not words:
         return None
     if _server_of(words):
         return Outcome(float("inf"), 0)
-    # Variables that a kubelet expands from the container's environment are unknown here.
-    values: list[Value] = [
-        None if _VARIABLE.search(word) and not _is_script(words, at) else word for at, word in enumerate(words)
-    ]
+    known = dict(environment)
+    values: list[Value] = []
+    for position, word in enumerate(words):
+        expanded = expand(word, known)
+        # What is no reference for the kubelet is a command substitution for the shell.
+        values.append(word if expanded is None and _is_script(words, position) else expanded)
     try:
-        result = run_words(values)
+        result = run_words(values, known)
     except (Unclear, RecursionError):
         return None
     return Outcome(result.seconds, result.code, _lines(result), result.message)

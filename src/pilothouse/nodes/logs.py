@@ -9,14 +9,18 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pilothouse.api.logs import ContainerLog, LogLine
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import DurationError, parse_duration
 from pilothouse.machinery.times import add_seconds
 from pilothouse.nodes.behaviour import PREFIX
+from pilothouse.nodes.views import Variable
 
 with lazy_imports():
-    from pilothouse.nodes import container_commands
+    from pilothouse.nodes import container_commands, container_environment
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _SCRIPTED = ("log", "run-time", "exit-code")
@@ -97,9 +101,16 @@ def _output(pod: Mapping[str, Any], container: str) -> Sequence[tuple[float, str
         for spec in (pod.get("spec") or {}).get(field) or ():
             words = (*(spec.get("command") or ()), *(spec.get("args") or ()))
             if spec.get("name") == container and words:
-                outcome = container_commands.outcome_of(words)
+                outcome = container_commands.outcome_of(words, _environment(pod, spec))
                 return outcome.output if outcome is not None else ()
     return ()
+
+
+def _environment(pod: Mapping[str, Any], container: Mapping[str, Any]) -> "container_environment.Environment":
+    metadata = msgspec.convert(pod["metadata"], ObjectMeta)
+    return container_environment.environment_of(
+        metadata, msgspec.convert(container.get("env") or (), tuple[Variable, ...])
+    )
 
 
 def _planned(pod: Mapping[str, Any], container: str) -> list[tuple[float, str]]:

@@ -7,10 +7,11 @@ the number of commands and the text that they produce are limited.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from pilothouse.nodes.shell_conditions import status_of_test
 from pilothouse.nodes.shell_syntax import (
     AndOr,
     Command,
@@ -68,9 +69,9 @@ def run_script(script: str) -> Result:
     return shell.result(lambda: shell.run_text(script))
 
 
-def run_words(words: Sequence[Value]) -> Result:
+def run_words(words: Sequence[Value], environment: Mapping[str, str]) -> Result:
     """The result of a command given as arguments, without a shell. Raises ``Unclear``."""
-    shell = Shell()
+    shell = Shell(environment=environment)
     return shell.result(lambda: shell.run_program(words, ()))
 
 
@@ -96,7 +97,7 @@ class _Leave(Exception):
 class Shell:
     """One shell, and its state."""
 
-    def __init__(self, parent: "Shell | None" = None) -> None:
+    def __init__(self, parent: "Shell | None" = None, environment: Mapping[str, str] | None = None) -> None:
         self.seconds: float = parent.seconds if parent else 0.0
         self.status = 0
         self._output: list[tuple[float, str]] = parent._output if parent else []
@@ -104,7 +105,8 @@ class Shell:
         self._commands: list[int] = parent._commands if parent else [0]
         self._texts: list[int] = parent._texts if parent else [0]
         """The number of characters so far."""
-        self._variables: dict[str, Value] = dict(parent._variables) if parent else {}
+        self._environment: Mapping[str, str] = parent._environment if parent else environment or {}
+        self._variables: dict[str, Value] = dict(parent._variables if parent else self._environment)
         self._exits_on_error: bool = parent._exits_on_error if parent else False
         self._depth: int = parent._depth if parent else 0
         self._background: list[float | None] = []
@@ -351,6 +353,8 @@ class Shell:
                 self._exec(arguments, output[1:])
             case "sh" | "bash" | "ash" | "dash":
                 self._shell(arguments)
+            case "[" | "[[" | "test":
+                self.status = status_of_test(name, arguments)
             case "env" | "nohup" | "command":
                 self._around(arguments, output)
             case "tail" if any(argument in ("-f", "-F", "-nf", "--follow") for argument in arguments):
@@ -429,7 +433,7 @@ class Shell:
     def _shell(self, arguments: Sequence[Value]) -> None:
         """Another shell: with ``-c`` it runs a script, without anything it has nothing to read."""
         inner = Shell(self)
-        inner._variables, inner._exits_on_error = {}, False
+        inner._variables, inner._exits_on_error = dict(self._environment), False
         inner._depth += 1
         if inner._depth > MAX_SHELL_DEPTH:
             raise Unclear("too deep")

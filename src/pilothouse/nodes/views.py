@@ -24,16 +24,25 @@ class KeyReference(View, frozen=True):
     optional: bool | None = None
 
 
+class FieldReference(View, frozen=True):
+    """A field of the pod."""
+
+    field_path: str = ""
+
+
 class ValueSource(View, frozen=True):
     """The source of a variable's value."""
 
+    field_ref: FieldReference | None = None
     config_map_key_ref: KeyReference | None = None
     secret_key_ref: KeyReference | None = None
 
 
 class Variable(View, frozen=True):
-    """A variable of a container; the value itself does not matter."""
+    """A variable of a container."""
 
+    name: str = ""
+    value: str = ""
     value_from: ValueSource | None = None
 
 
