@@ -296,3 +296,15 @@ def test_operations(path: str, method: str, name: str, description: str, schemas
         for code, response in operation["responses"].items()
     }
     assert found == {code: {schema} for code, schema in schemas.items()}
+
+
+def test_fields_of_any_type_have_a_named_schema() -> None:
+    """kubectl explain --recursive fails on others."""
+    unnamed = [
+        f"{name}.{field}"
+        for key in json_of("/openapi/v3")["paths"]
+        for name, schema in json_of(f"/openapi/v3/{key}")["components"]["schemas"].items()
+        for field, value in schema.get("properties", {}).items()
+        if not {"type", "$ref", "allOf", "oneOf"} & value.keys()
+    ]
+    assert not unnamed

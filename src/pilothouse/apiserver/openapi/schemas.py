@@ -31,7 +31,6 @@ _SIMPLE: dict[str, dict[str, Any]] = {
     "bool": {"type": "boolean"},
     "number": {"type": "number", "format": "double"},
     "bytes": {"type": "string", "format": "byte"},
-    "any": {},
 }
 _NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "quantity": (_QUANTITY, {"oneOf": [{"type": "string"}, {"type": "number"}]}),
@@ -39,6 +38,24 @@ _NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "time": (_TIME, {"type": "string", "format": "date-time"}),
     "micro-time": (_MICRO_TIME, {"type": "string", "format": "date-time"}),
 }
+
+
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+_UNTYPED = {
+    ("ManagedFieldsEntry", "fieldsV1"): "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+    ("CustomResourceSubresources", "status"): f"{_EXTENSIONS}CustomResourceSubresourceStatus",
+    ("JSONSchemaProps", "additionalItems"): f"{_EXTENSIONS}JSONSchemaPropsOrBool",
+    ("JSONSchemaProps", "additionalProperties"): f"{_EXTENSIONS}JSONSchemaPropsOrBool",
+    ("JSONSchemaProps", "default"): f"{_EXTENSIONS}JSON",
+    ("JSONSchemaProps", "dependencies"): f"{_EXTENSIONS}JSONSchemaPropsOrStringArray",
+    ("JSONSchemaProps", "enum"): f"{_EXTENSIONS}JSON",
+    ("JSONSchemaProps", "example"): f"{_EXTENSIONS}JSON",
+    ("JSONSchemaProps", "items"): f"{_EXTENSIONS}JSONSchemaPropsOrArray",
+}
+"""Type and field → the name of its schema, for fields of any type; others are a RawExtension. ``kubectl explain
+--recursive`` fails on a schema without name and type."""
+_OBJECTS = frozenset((_RAW_EXTENSION, *(name for name in _UNTYPED.values() if "JSON" not in name)))
 
 
 @cache
@@ -66,6 +83,15 @@ def descriptions() -> Mapping[str, Mapping[str, Any]]:
         return {}
     definitions: Mapping[str, Mapping[str, Any]] = msgspec.json.decode(path.read_bytes())["$defs"]
     return definitions
+
+
+def _description(name: str) -> dict[str, Any]:
+    text = descriptions().get(name, {}).get("description")
+    return {"description": text} if text else {}
+
+
+def _name_if_any(definition: Definition, field: str) -> str:
+    return _UNTYPED.get((definition.name.rpartition(".")[2], field), _RAW_EXTENSION)
 
 
 class SchemaCollector:
@@ -98,7 +124,9 @@ class SchemaCollector:
             result["required"] = required
         if definition.fields:
             result["properties"] = {
-                name: self._field(field, (fields.get(name) or {}).get("description", ""))
+                name: self._field(
+                    field, (fields.get(name) or {}).get("description", ""), _name_if_any(definition, name)
+                )
                 for name, field in sorted(definition.fields.items())
             }
         if definition.map_type:
@@ -108,8 +136,8 @@ class SchemaCollector:
                 {"group": group, "kind": kind, "version": version} for group, version, kind in definition.kinds
             ]
 
-    def _field(self, field: Field, description: str) -> dict[str, Any]:
-        result = self._type(field.type)
+    def _field(self, field: Field, description: str, name_if_any: str) -> dict[str, Any]:
+        result = self._type(field.type, name_if_any)
         if description:
             result["description"] = description
         if field.list_type:
@@ -124,7 +152,12 @@ class SchemaCollector:
             result["x-kubernetes-patch-merge-key"] = field.merge_key
         return result
 
-    def _type(self, value: Type) -> dict[str, Any]:
+    def _type(self, value: Type, name_if_any: str) -> dict[str, Any]:
+        """The schema of a type; ``name_if_any`` is that of its values if they have any type."""
+        if value.name == "any":
+            shape = {"type": "object"} if name_if_any in _OBJECTS else {}
+            self.schemas.setdefault(name_if_any, {**shape, **_description(name_if_any)})
+            return self._reference(name_if_any)
         simple = _SIMPLE.get(value.name)
         if simple is not None:
             return dict(simple)
@@ -138,15 +171,14 @@ class SchemaCollector:
             return self._reference(value.definition.name, default={})
         assert value.element is not None, f"a {value.name} has elements"
         if value.name == "list":
-            return {"type": "array", "items": self._type(value.element)}
-        return {"type": "object", "additionalProperties": self._type(value.element)}
+            return {"type": "array", "items": self._type(value.element, name_if_any)}
+        return {"type": "object", "additionalProperties": self._type(value.element, name_if_any)}
 
     def _named_schema(self, name: str, type_schema: dict[str, Any]) -> dict[str, Any]:
-        text = descriptions().get(name, {}).get("description")
         if self._prefix == V2:
             # Swagger 2 has no unions; upstream uses strings for both.
             type_schema = {"type": "string", **({"format": type_schema["format"]} if "format" in type_schema else {})}
-        return {**type_schema, "description": text} if text else dict(type_schema)
+        return {**type_schema, **_description(name)}
 
     def _reference(self, name: str, default: Any = None) -> dict[str, Any]:
         reference = {"$ref": self._prefix + name}
