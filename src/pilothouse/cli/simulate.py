@@ -34,7 +34,7 @@ Usage:
   {program} SCENARIO.yaml [flags]
   {program} --schema
 
-The exit code is 0 if everything held in every run, 1 if something did not, 2 if the command line or the scenario can't
+The exit code is 0 if all expectations held in all runs, 1 if one did not, 2 if the command line or the scenario can't
 be used, and 3 if a process died or a run took too long. After Ctrl-C (130) or SIGTERM (143) the results so far are
 written, marked as interrupted.
 """
@@ -51,7 +51,7 @@ def flag_set(program: str) -> FlagSet:
         "runs",
         Flag("seeds", STRING, "0", "The seeds to run: 17, 1-1000 or 3,7,100-199"),
         Flag("keep-going", BOOL, False, "Run all seeds, also after one has failed"),
-        Flag("only", STRING, "", "Leave out all actions and faults but these, by number, as a failure lists them"),
+        Flag("only", STRING, "", "Run only these actions and faults, by their numbers in the output of a failure"),
         Flag("shrink-runs", INT32, 100, "Runs to find the fewest actions and faults that still fail; 0: none"),
         Flag(
             "jobs",
@@ -108,7 +108,7 @@ def _error(message: str) -> int:
 
 
 class _Command:
-    """One call. Raises ``ScenarioError``, and ``ValueError`` for flags."""
+    """One execution of the command. Raises ``ScenarioError``, and ``ValueError`` for flags."""
 
     def __init__(self, program: str, parsed: Parsed, interruption: Interruption) -> None:
         self._interruption = interruption
@@ -151,29 +151,29 @@ class _Command:
                 runs.check_parts(scenarios, self._seeds, self._only)
             except ValueError as error:
                 raise ValueError(f"--only: {error}") from None
-        wanted = [
+        job_list = [
             jobs.Job(number=number, variant=variant, seed=seed, only=self._only)
             for number, (variant, seed) in enumerate(itertools.product(range(len(self._variants)), self._seeds))
         ]
-        shown = progress.Progress(sys.stderr, len(wanted))
-        runner = self._runner(scenarios, len(wanted), shown)
+        printer = progress.Progress(sys.stderr, len(job_list))
+        runner = self._runner(scenarios, len(job_list), printer)
         searched = search.Search(
             runner,
-            shown,
+            printer,
             keep_going=self._parsed["keep-going"] or self._varies,
             shrink_runs=0 if self._only is not None or self._varies else self._parsed["shrink-runs"],
             record=self._records,
         )
         try:
-            searched.run(wanted)
+            searched.run(job_list)
         finally:
             self._interruption.finish()
             runner.close()
-            shown.close()
-        self._print(scenarios[0].name, searched, len(wanted))
+            printer.close()
+        self._print(scenarios[0].name, searched, len(job_list))
         self._write(searched)
         if self._parsed["junit"]:
-            _write_text(self._parsed["junit"], self._junit(scenarios[0].name, searched, len(wanted)))
+            _write_text(self._parsed["junit"], self._junit(scenarios[0].name, searched, len(job_list)))
         return self._interruption.code if searched.interrupted and self._interruption.number else _code(searched)
 
     def _load(self) -> "list[Scenario]":
@@ -189,14 +189,17 @@ class _Command:
                 raise scenario.ScenarioError(f"{error} (with {', '.join(variant.settings)})") from error
         return loaded
 
-    def _runner(self, scenarios: "list[Scenario]", wanted: int, shown: "progress.Progress") -> "jobs.Runner":
+    def _runner(self, scenarios: "list[Scenario]", count: int, printer: "progress.Progress") -> "jobs.Runner":
         processes = self._parsed["jobs"]
         if processes == 0:
             return jobs.LocalRunner(scenarios)
         if processes < 0:
             processes = available_processors()
         return workers.ProcessRunner(
-            scenarios, min(processes, wanted, MAX_PROCESSES), timeout=self._parsed["timeout"], tick=shown.tick
+            scenarios,
+            min(processes, count, MAX_PROCESSES),
+            timeout=self._parsed["timeout"],
+            tick=printer.tick,
         )
 
     # Output
@@ -248,11 +251,11 @@ class _Command:
         if searched.interrupted:
             print("interrupted", file=sys.stderr)
 
-    def _junit(self, name: str, searched: "search.Search", asked: int) -> str:
+    def _junit(self, name: str, searched: "search.Search", requested: int) -> str:
         settings = [variant.settings for variant in self._variants]
         interrupted = ""
         if searched.interrupted:
-            interrupted = f"{self._interruption.name or 'SIGINT'} after {len(searched.finished)} of {asked} runs"
+            interrupted = f"{self._interruption.name or 'SIGINT'} after {len(searched.finished)} of {requested} runs"
         return junit.document(
             name, searched.finished, searched.failures, self._replay, settings, interrupted=interrupted
         )

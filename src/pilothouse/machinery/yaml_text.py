@@ -17,12 +17,12 @@ from pilothouse.machinery.json_bounds import MAX_DEPTH
 from pilothouse.machinery.yaml_scalars import ScalarError, is_plain_text, key_error, key_text, resolve, value_shown
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FEW, _MANY = 400_000, 4_000_000
+_FEW_VALUES, _MANY_VALUES = 400_000, 4_000_000
 """Between these numbers of values, the allowed ratio of values from aliases decreases from 99 to 10 percent."""
 MAX_VALUES = 1_000_000
 """Includes keys. Three megabytes can contain twice as many, but no useful object does."""
 _MAX_TEXT = 32 * 1024 * 1024
-_LARGEST_WHOLE = 1e21
+_MAX_INTEGRAL_FLOAT = 1e21
 """Below this Go encodes an integral number as an integer."""
 _MERGE = "tag:yaml.org,2002:merge"
 _NO_KEY: Any = object()
@@ -85,7 +85,7 @@ class _Frame:
         self.members: dict[Any, Any] = {}
         self.key: Any = _NO_KEY
         self.has_other_keys = False
-        """Whether there are keys that are no strings."""
+        """Whether there are keys that are not strings."""
 
 
 class _Anchored(NamedTuple):
@@ -194,7 +194,13 @@ class _Builder:
 
     def _check_size(self) -> None:
         count = self._count
-        share = 0.99 if count <= _FEW else 0.10 if count >= _MANY else 0.99 - 0.89 * (count - _FEW) / (_MANY - _FEW)
+        share = (
+            0.99
+            if count <= _FEW_VALUES
+            else 0.10
+            if count >= _MANY_VALUES
+            else 0.99 - 0.89 * (count - _FEW_VALUES) / (_MANY_VALUES - _FEW_VALUES)
+        )
         too_many = self._aliased > 100 and count > 1000 and self._aliased / count > share
         if too_many or (self._aliased and self._text > _MAX_TEXT):
             raise YamlError("yaml: document contains excessive aliasing")
@@ -233,11 +239,11 @@ class _Builder:
 
     def _set(self, frame: _Frame, key: Any, value: Any, line: int) -> None:
         if key in frame.members:
-            self._duplicate_errors.append(f"line {line + 1}: key {_shown(key)} already set in map")
+            self._duplicate_errors.append(f"line {line + 1}: key {_key_in_error(key)} already set in map")
         frame.members[key] = value
 
     def _merge(self, frame: _Frame, value: Any, members: dict[Any, Any] | None, line: int) -> None:
-        """``<<``: merges a map, or a list of maps, of which the first has precedence."""
+        """``<<``: merges a map, or a list of maps; of duplicate keys the first map's has precedence."""
         if members is not None:
             maps = [members]
         elif isinstance(value, list) and all(isinstance(merged, dict) for merged in value):
@@ -250,7 +256,7 @@ class _Builder:
                 self._set(frame, key, member, line)
 
 
-def _shown(key: Any) -> str:
+def _key_in_error(key: Any) -> str:
     if type(key) is str:
         return quote(key)
     value = key[1]
@@ -272,4 +278,4 @@ def _number(value: float) -> int | float:
     if math.isnan(value) or math.isinf(value):
         name = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
         raise YamlError(f"json: unsupported value: {name}")
-    return int(value) if value.is_integer() and abs(value) < _LARGEST_WHOLE else value
+    return int(value) if value.is_integer() and abs(value) < _MAX_INTEGRAL_FLOAT else value

@@ -95,7 +95,7 @@ def _default_v3(number: int, value: Any) -> bytes:
 
 
 _schema_v3 = _or_reference("v3.Schema")
-_LIMITS: tuple[tuple[str, _Value], ...] = (
+_VALIDATION_KEYWORDS: tuple[tuple[str, _Value], ...] = (
     ("multipleOf", _double),
     ("maximum", _double),
     ("exclusiveMaximum", _flag),
@@ -116,13 +116,18 @@ _LIMITS: tuple[tuple[str, _Value], ...] = (
 _Fields = Mapping[str, tuple[int, _Value]]
 
 
-def _limits(first_number: int) -> dict[str, tuple[int, _Value]]:
-    return {name: (first_number + index, value) for index, (name, value) in enumerate(_LIMITS)}
+def _validation_fields(first_number: int) -> dict[str, tuple[int, _Value]]:
+    return {name: (first_number + index, value) for index, (name, value) in enumerate(_VALIDATION_KEYWORDS)}
 
 
 def _parameter_fields(unique: int) -> _Fields:
     common = {"required": (1, _flag), "in": (2, _string), "description": (3, _string), "name": (4, _string)}
-    return {**common, "type": (unique - 14, _string), "uniqueItems": (unique, _flag), _EXTENSIONS: (unique + 3, _any)}
+    return {
+        **common,
+        "type": (unique - 14, _string),
+        "uniqueItems": (unique, _flag),
+        _EXTENSIONS: (unique + 3, _any),
+    }
 
 
 _METHODS_V2 = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
@@ -143,7 +148,7 @@ _MESSAGES: dict[str, _Fields] = {
         "title": (3, _string),
         "description": (4, _string),
         "default": (5, _any),
-        **_limits(6),
+        **_validation_fields(6),
         "additionalProperties": (21, _within(1, _message("v2.Schema"))),
         "type": (22, _types),
         "items": (23, _within(1, _message("v2.Schema"))),
@@ -195,7 +200,7 @@ _MESSAGES: dict[str, _Fields] = {
         "nullable": (1, _flag),
         "example": (7, _any),
         "title": (9, _string),
-        **_limits(10),
+        **_validation_fields(10),
         "type": (25, _string),
         "allOf": (26, _list_of(_schema_v3)),
         "oneOf": (27, _list_of(_schema_v3)),

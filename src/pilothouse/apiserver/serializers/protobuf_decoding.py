@@ -1,9 +1,9 @@
 """Protobuf messages to JSON values.
 
-Go encodes every field that is not a pointer, even if it is empty, and its JSON tags drop it again. So ``replicas: 0``,
-a pointer, is kept and ``minReadySeconds: 0`` is dropped, as if the client had sent JSON. Stored objects are decoded by
-``decode_with_zero_values``, as Go encodes them: fields in the order of the struct, and those without ``omitempty`` even
-if they are unset.
+Go encodes every field that is not a pointer, even if it is empty, and omits empty ones in JSON by its tags. So
+``replicas: 0``, a pointer, is kept and ``minReadySeconds: 0`` is dropped, as if the client had sent JSON. Stored
+objects are decoded by ``decode_with_zero_values``, as Go encodes them: fields in the order of the struct, and those
+without ``omitempty`` even if they are unset.
 """
 
 import base64
@@ -26,17 +26,17 @@ _ABSENT: Any = object()
 
 
 class ProtobufError(ValueError):
-    """The bytes are no valid message of the type."""
+    """The bytes are not a valid message of this type."""
 
 
-_BROKEN = (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError, RecursionError)
+_DECODING_ERRORS = (IndexError, UnicodeDecodeError, struct.error, msgspec.DecodeError, OverflowError, RecursionError)
 
 
 def decode_message(message: str, data: bytes) -> Any:
     """The JSON value of a message. Raises ``ProtobufError``."""
     try:
         return _decoder(message)(data)
-    except _BROKEN as error:
+    except _DECODING_ERRORS as error:
         raise ProtobufError(f"{message}: {error}") from error
 
 
@@ -44,7 +44,7 @@ def decode_with_zero_values(message: str, data: bytes) -> dict[str, Any]:
     """The JSON object that Go encodes after decoding a message. Raises ``ProtobufError``."""
     try:
         decoded: dict[str, Any] = _decoder(message, with_zero_values=True)(data)
-    except _BROKEN as error:
+    except _DECODING_ERRORS as error:
         raise ProtobufError(f"{message}: {error}") from error
     return decoded
 
@@ -121,7 +121,7 @@ def _double(value: bytes) -> float:
 
 
 def values_of(data: bytes, wire_types: Mapping[int, int]) -> list[tuple[int, Any]]:
-    """The known fields (number, int or bytes), whose wire type is checked."""
+    """The known fields (number, int or bytes). Raises ``ProtobufError`` for an unexpected wire type."""
     values = []
     for number, wire_type, value in fields_of(data):
         expected = wire_types.get(number)
@@ -263,7 +263,8 @@ _Zero = Callable[[], Any]
 
 
 def _fields_in_order(rows: Sequence[FieldRow]) -> tuple[tuple[str, _Zero | None], ...]:
-    """The names of the fields in Go's order, and the JSON value of an unset one, if there is one."""
+    """The names of the fields in Go's order, with a function for the JSON value of an unset field; None: it is
+    omitted."""
     ordered: list[tuple[str, _Zero | None]] = []
     for row in rows:
         if row.inlined:

@@ -17,7 +17,7 @@ from pilothouse.simulate.recording.pods import PodState, pod_state
 from pilothouse.simulate.recording.workload import WorkloadTracker
 
 MAX_WORKLOADS = 500
-_NUMBER = "deployment.kubernetes.io/revision"
+_REVISION = "deployment.kubernetes.io/revision"
 _KINDS = {
     "apps/deployments": "Deployment",
     "apps/statefulsets": "StatefulSet",
@@ -27,7 +27,7 @@ _KINDS = {
     "batch/jobs": "Job",
     "batch/cronjobs": "CronJob",
 }
-_ABOVE = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+_OWNER_KINDS = {"ReplicaSet": "Deployment", "Job": "CronJob"}
 """The kinds whose owners are resolved, with the kind of the owner."""
 
 _read_pod = msgspec.json.Decoder(views.Pod).decode
@@ -71,9 +71,9 @@ class Workloads:
         }
         """By ``group/resource``."""
         self._trackers: list[WorkloadTracker] = []
-        self._more = 0
+        self._unrecorded = 0
         self._by_uid: dict[str, WorkloadTracker | None] = {}
-        """By the uid of each existing owner. None: there were too many workloads."""
+        """By the uid of each existing owner; None if it is not recorded (``MAX_WORKLOADS``)."""
         self._owners: dict[str, views.Owner] = {}
         """The existing owners, by uid."""
         self._pods: dict[str, _Pod] = {}
@@ -101,7 +101,7 @@ class Workloads:
         if tracker.kind == kind:
             self._owners[uid] = owner
         if kind == "ReplicaSet" and tracker.kind == "Deployment":
-            number = (owner.metadata.annotations or {}).get(_NUMBER, "")
+            number = (owner.metadata.annotations or {}).get(_REVISION, "")
             revision = (owner.metadata.labels or {}).get("pod-template-hash", "")
             if number.isdecimal() and len(number) < 10:
                 tracker.revise(write.at, revision, int(number))
@@ -115,16 +115,16 @@ class Workloads:
         uid = metadata.uid
         if uid in self._by_uid:
             return self._by_uid[uid]
-        above = views.controller_of(metadata)
-        if above is not None and above.kind == _ABOVE.get(kind) and above.uid in self._by_uid:
-            tracker = self._by_uid[uid] = self._by_uid[above.uid]
+        controller = views.controller_of(metadata)
+        if controller is not None and controller.kind == _OWNER_KINDS.get(kind) and controller.uid in self._by_uid:
+            tracker = self._by_uid[uid] = self._by_uid[controller.uid]
             return tracker
         tracker = self._by_uid[uid] = self._new_tracker(kind, metadata.namespace, metadata.name, write)
         return tracker
 
     def _new_tracker(self, kind: str, namespace: str, name: str, write: Write) -> WorkloadTracker | None:
         if len(self._trackers) >= MAX_WORKLOADS:
-            self._more += 1
+            self._unrecorded += 1
             return None
         tracker = WorkloadTracker(kind, namespace, name, write.at)
         tracker.created_in_run = write.is_new
@@ -195,7 +195,7 @@ class Workloads:
         self._pods[write.key] = _Pod(state, counted, tracker)
 
     def pod_waited(self, key: str, seconds: float, *, was_ready: bool) -> None:
-        """Record the finished wait of an existing pod to be ready."""
+        """Record how long a pod waited until it was ready, or until the wait ended otherwise."""
         pod = self._pods.get(key)
         if pod is not None and pod.tracker is not None:
             pod.tracker.pod_waited(seconds, was_ready=was_ready)
@@ -248,7 +248,7 @@ class Workloads:
 
     def workloads(self, at: float) -> tuple[list[structs.Workload], int]:
         """The recorded workloads, and the number of further ones."""
-        return [tracker.workload(at) for tracker in self._trackers], self._more
+        return [tracker.workload(at) for tracker in self._trackers], self._unrecorded
 
 
 def _is_failed_by_eviction(before: _Pod | None, state: PodState) -> bool:
@@ -261,7 +261,7 @@ def _controller_uid(pod: views.Pod) -> str:
 
 
 def _desired(kind: str, owner: views.Owner) -> int:
-    """The number of pods that an owner desires itself: 0 for a CronJob, whose Jobs have their own."""
+    """The desired number of pods of an owner; 0 for a CronJob, whose pods belong to its Jobs."""
     spec, status = owner.spec, owner.status
     if kind == "DaemonSet":
         return status.desired_number_scheduled or 0

@@ -15,7 +15,7 @@ _INDEXED_FIELDS = {"/pods/": "spec.nodeName"}
 
 _MAX_READERS = 8
 _MAX_RECENT, _MAX_RECENT_BYTES = 8192, 16 * 1024
-"""The maximum number and size of cached objects; labels can be most of an object."""
+"""The maximum number and size of cached objects. The size is limited because an object can consist mostly of labels."""
 
 
 class AttributeCache:

@@ -1,4 +1,4 @@
-"""Syncs the ConfigMap on every event of it and of bootstrap tokens. Upstream: v1.36
+"""Signs the ConfigMap ``cluster-info`` with the bootstrap tokens. Upstream: v1.36
 ``pkg/controller/bootstrap/bootstrapsigner.go`` and ``util.go``."""
 
 import datetime
@@ -38,7 +38,7 @@ KEY = f"{PUBLIC}/{NAME}"
 
 
 class BootstrapSigner(ManagedController):
-    """There is one key, that of the ConfigMap."""
+    """The only key is that of the ConfigMap; every event of it or of a token enqueues it."""
 
     def __init__(self, context: ControllerContext) -> None:
         config_maps = context.informer(CONFIG_MAPS)
@@ -56,7 +56,7 @@ class BootstrapSigner(ManagedController):
         config_map, raw = self._config_maps.get(key), self._config_maps.raw(key)
         if config_map is None:
             return None
-        assert raw is not None, "the informer was asked to keep it"
+        assert raw is not None, "the informer keeps the JSON"
         desired = signed_data(config_map.data, self._secrets.list(), self.env.now())
         if desired is None:
             self.log.info("No key in ConfigMap", v=3, key="kubeconfig", configMap=key)

@@ -16,7 +16,7 @@ PREFER_SAME_NODE = "PreferSameNode"
 DISTRIBUTIONS = (PREFER_CLOSE, PREFER_SAME_ZONE, PREFER_SAME_NODE)
 
 _MODE = "service.kubernetes.io/topology-mode"
-_OLD_MODE = "service.kubernetes.io/topology-aware-hints"
+_DEPRECATED_MODE = "service.kubernetes.io/topology-aware-hints"
 
 OVERLOAD = 0.2
 """The share by which a zone's endpoints may be overloaded."""
@@ -24,7 +24,7 @@ OVERLOAD = 0.2
 
 def is_topology_enabled(annotations: Mapping[str, str]) -> bool:
     """Whether hints follow the share of zones. The older annotation takes precedence."""
-    return annotations.get(_OLD_MODE, annotations.get(_MODE)) in ("Auto", "auto")
+    return annotations.get(_DEPRECATED_MODE, annotations.get(_MODE)) in ("Auto", "auto")
 
 
 def _is_ready(endpoint: Endpoint) -> bool:
@@ -85,7 +85,7 @@ def _with_desired_hints(
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """How many endpoints a zone should have: at least, at most, and its exact share (or the least, if more)."""
+    """How many endpoints a zone should have: minimum, maximum, and its exact share (the minimum if that is larger)."""
 
     minimum: int
     maximum: int
@@ -102,8 +102,8 @@ NO_HINTS = "No hints allocated for zones"
 def allocate(ratios: Mapping[str, float], count: int) -> dict[str, Allocation] | str:
     """How many of ``count`` endpoints each zone should have, or why that cannot be achieved.
 
-    Zones with a third and two thirds of the CPU, and 4 endpoints: 1.33 and 2.67, at least 2 and 3: 5 are more than 4.
-    With 6 endpoints: 2 and 4, at least 2 and 4.
+    Example: zones with 1/3 and 2/3 of the CPU. With 4 endpoints their shares are 1.33 and 2.67 and the minimums 2 and
+    3, which is more than 4. With 6 endpoints the shares are 2 and 4, and so are the minimums.
     """
     if not ratios:
         return NOT_ENOUGH_NODE_INFO
@@ -215,8 +215,8 @@ def _get_giving_and_receiving_zones(
     receiving: dict[str, int] = {}
     while to_give and to_receive:
         giving_zone, receiving_zone = max(to_give, key=to_give.__getitem__), max(to_receive, key=to_receive.__getitem__)
-        remaining_to_move, received = to_give[giving_zone], to_receive[receiving_zone]
-        if remaining_to_move < 0.5 or received < 0.5 or (remaining_to_move < 1 and received < 1):
+        surplus, deficit = to_give[giving_zone], to_receive[receiving_zone]
+        if surplus < 0.5 or deficit < 0.5 or (surplus < 1 and deficit < 1):
             break
         giving[giving_zone] = giving.get(giving_zone, 0) + 1
         receiving[receiving_zone] = receiving.get(receiving_zone, 0) + 1

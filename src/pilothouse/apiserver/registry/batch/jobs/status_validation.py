@@ -31,7 +31,7 @@ _TERMINAL_CONDITIONS = ("Failed", "Complete", "FailureTarget")
 _SUCCESS_CRITERIA_MET, _FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 _FINISHED_CONDITIONS = frozenset(("Complete", "Failed"))
 _FINISHED = "finished"
-"""Member of a set of changes: the Job became finished, or is no longer finished. The other members are condition types
+"""An element of ``changed``: whether the Job is finished has changed. The other elements are condition types
 and fields of the status."""
 
 

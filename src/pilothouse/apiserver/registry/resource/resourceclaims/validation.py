@@ -70,15 +70,15 @@ def validate_resource_claim_spec(claim: Object, path: str) -> ErrorList:
 
 def _validate_device_request(request: Object, path: str) -> ErrorList:
     """``validateDeviceRequest``: exactly one of ``exactly`` and ``firstAvailable``."""
-    all_errors = validate_label(request.get("name") or "", f"{path}.name")
+    errors = validate_label(request.get("name") or "", f"{path}.name")
     exactly, subrequests = request.get("exactly"), request.get("firstAvailable") or []
     if exactly is not None and subrequests:
-        return [*all_errors, invalid(path, None, f"{_ONE_OF_REQUEST_TYPES}, but multiple fields are set")]
+        return [*errors, invalid(path, None, f"{_ONE_OF_REQUEST_TYPES}, but multiple fields are set")]
     if exactly is not None:
-        return all_errors + _validate_device_sub_request(exactly, f"{path}.exactly")
+        return errors + _validate_device_sub_request(exactly, f"{path}.exactly")
     if not subrequests:
-        return [*all_errors, required(path, _ONE_OF_REQUEST_TYPES)]
-    return all_errors + validate_set(
+        return [*errors, required(path, _ONE_OF_REQUEST_TYPES)]
+    return errors + validate_set(
         subrequests,
         _MAX_FIRST_AVAILABLE,
         f"{path}.firstAvailable",
@@ -109,10 +109,10 @@ def _validate_device_sub_request(request: Object, path: str) -> ErrorList:
 
 
 def _validate_device_constraint(constraint: Object, path: str, names: Mapping[str, Set[str]]) -> ErrorList:
-    all_errors = validate_request_references(constraint.get("requests") or [], f"{path}.requests", names)
+    errors = validate_request_references(constraint.get("requests") or [], f"{path}.requests", names)
     for field in ("matchAttribute", "distinctAttribute"):
         if constraint.get(field) is not None:
-            return all_errors + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
+            return errors + validate_fully_qualified_name(constraint[field], f"{path}.{field}")
     # Upstream's message, although no field is set.
     detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
-    return [*all_errors, required(path, detail)]
+    return [*errors, required(path, detail)]
