@@ -386,3 +386,16 @@ async def test_a_victim_that_waits_for_its_volumes_is_not_deleted(world: World) 
     ]
     await asyncio.sleep(5)
     assert "1 Insufficient cpu" in await why(world)
+
+
+async def test_a_volume_that_the_selected_node_cannot_reach(world: World) -> None:
+    await create_class(world, **LATER)
+    await create_claim(world)
+    await make_pod(world)
+    await asyncio.sleep(1)
+    node = await selected(world)
+    await create_volume(world, on="elsewhere", phase="Bound")
+    await bind(world)
+    await asyncio.sleep(0.5)
+    text = f'pv "v" node affinity doesn\'t match node "{node}": no matching NodeSelectorTerms'
+    assert await why(world) == f'running PreBind plugin "VolumeBinding": binding volumes: {text}'

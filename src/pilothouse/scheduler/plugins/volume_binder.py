@@ -336,7 +336,7 @@ class VolumeBinder:
                 return False  # the watch has not shown it yet
             if not is_reachable(volume, node.metadata.labels):
                 names = f"{quote(volume.metadata.name)} node affinity doesn't match node {quote(pod_volumes.node_name)}"
-                raise BindingError(f"pv {names}")
+                raise BindingError(f"pv {names}: no matching NodeSelectorTerms")
         return True
 
 
