@@ -204,7 +204,7 @@ def _on_loop(loop: asyncio.AbstractEventLoop, authorize_check: Ask) -> Ask:
         def give() -> None:
             try:
                 answer.set_result(authorize_check(question))
-            except Exception as error:  # noqa: BLE001  # raised in the thread that asks
+            except Exception as error:  # noqa: BLE001  # raised in the waiting thread
                 answer.set_exception(error)
 
         loop.call_soon_threadsafe(give)

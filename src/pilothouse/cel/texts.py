@@ -17,7 +17,7 @@ def _parse_url(text: str) -> SplitResult:
     if any(letter < " " or letter == "\x7f" for letter in text):
         raise text_error
     try:
-        # Upstream parses twice: as the URI of a request, which knows no fragments, and then as any URL.
+        # Upstream parses twice: as the URI of a request, which has no fragment, and then as any URL.
         parts = urlsplit(text)
         _ = parts.port
     except ValueError:

@@ -129,7 +129,7 @@ def _manager(live: Document | None, own: str) -> str:
 
 def _config(document: Document) -> Document:
     """The manifest as a configuration. An exported object has managedFields, which the server does not accept here; a
-    Secret's stringData is only written, so that the server could not know which of it was applied before."""
+    Secret's stringData is only written, so the server could not determine which of it was applied before."""
     config = {**document, "metadata": {key: v for key, v in document["metadata"].items() if key != "managedFields"}}
     text = config.get("stringData")
     data = config.get("data") or {}

@@ -11,7 +11,7 @@ changes.
 import asyncio
 import contextlib
 import os
-import socket  # noqa: TID251  # asks once whether a real server listens
+import socket  # noqa: TID251  # checks once whether a real server listens
 import stat
 import sys
 import urllib.parse

@@ -49,7 +49,7 @@ class Calls:
         self._limit = ""
 
     def limited(self, seconds: float) -> "Calls":
-        """The same calls, with a timeout that the server is asked to apply."""
+        """The same calls, with the query parameter ``timeout`` for the server."""
         limited = copy(self)
         limited._limit = f"timeout={format_duration(seconds)}"
         return limited

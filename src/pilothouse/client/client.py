@@ -431,8 +431,8 @@ class Client:
         return await self._calls.exchange(method, target, merged, body)
 
     def limited(self, seconds: float) -> "Client":
-        """The same client, but every call asks the server for that timeout (client-go ``rest.Config.Timeout``). For
-        reads and writes; watches have a timeout of their own.
+        """The same client, but every call requests that timeout from the server (client-go ``rest.Config.Timeout``).
+        For reads and writes; watches have a timeout of their own.
 
         The caller still needs its own timeout: request or response may be lost.
         """

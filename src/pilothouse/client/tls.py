@@ -214,7 +214,7 @@ def _load_pair(context: ssl.SSLContext, pair: KeyPair, now: datetime.datetime) -
     try:
         serialization.load_pem_private_key(pair.key, None)
     except (ValueError, TypeError) as error:
-        # Otherwise OpenSSL would ask for the passphrase of an encrypted key on the terminal.
+        # Otherwise OpenSSL would prompt for the passphrase of an encrypted key.
         raise ConfigError(
             f"{pair.origin}: its key is not an unencrypted PEM private key: {pem_errors.error_text(error)}"
         ) from error

@@ -1,1 +1,1 @@
-"""The controllers, one package each; none knows another. ``registry`` lists them."""
+"""The controllers, one package each; none imports another. ``registry`` lists them."""

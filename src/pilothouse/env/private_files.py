@@ -18,7 +18,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class UnsafePath(OSError):
-    """Another user can change the file, or has done so. The text says what to do."""
+    """Another user can change the file, or has done so. The message explains what to do."""
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:

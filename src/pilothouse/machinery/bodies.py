@@ -34,7 +34,7 @@ __all__ = [
 
 
 class BodySyntaxError(DecodeError):
-    """The body is no JSON; the message is that of Go's ``encoding/json``."""
+    """The body is not JSON; the message is that of Go's ``encoding/json``."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def _decoder(definition: Definition) -> msgspec.json.Decoder[Any]:
 def decode_body(body: bytes, definition: Definition) -> Decoded:
     """``body`` as an object of the type ``definition``.
 
-    Raises ``BodySyntaxError`` if it is no JSON and ``DecodeError`` for a value of the wrong type; the message is
+    Raises ``BodySyntaxError`` if it is not JSON and ``DecodeError`` for a value of the wrong type; the message is
     upstream's after ``X in version "v1" cannot be handled as a X: ``.
     """
     check_bounds(body)

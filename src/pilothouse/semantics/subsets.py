@@ -24,8 +24,8 @@ _NO_PORTS = EndpointsPort(port=-1)
 
 
 def repack(subsets: Iterable[EndpointSubset]) -> Subsets:
-    """The canonical form (``RepackSubsets``): each address once per port, not ready if any entry says so; ports with
-    the same addresses in one subset; all sorted.
+    """The canonical form (``RepackSubsets``): each address once per port, not ready if any entry is not ready; ports
+    with the same addresses in one subset; all sorted.
 
     Ports and subsets are sorted by their content. Upstream sorts them by a hash, which differs between releases: repack
     both before comparing.

@@ -144,7 +144,7 @@ class Exchange:
         except ConnectionError as error:
             self._wire.abort()
             _log.info("Connection lost while responding", v=4, path=self.scope["path"], err=error)
-        except Exception as error:  # noqa: BLE001  # one request fails, the server goes on
+        except Exception as error:  # noqa: BLE001  # only this request fails
             _log.exception("A request failed unexpectedly", error, method=self.scope["method"], path=self.scope["path"])
             await self._fail()
         else:

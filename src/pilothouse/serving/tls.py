@@ -246,7 +246,7 @@ def _choose(tls: ssl.SSLObject, name: str | None, by_name: dict[str, ssl.SSLCont
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     for path in (certificate, key):
-        path.open("rb").close()  # of the errors of OpenSSL nothing says which file it is
+        path.open("rb").close()  # OpenSSL's errors do not name the file
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except ssl.SSLError as error:

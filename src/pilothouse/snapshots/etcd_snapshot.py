@@ -175,7 +175,7 @@ class _Reading:
         return value
 
     def _add(self, key: str, file_position: tuple[str, str], rest: str, pair: KeyValue) -> None:
-        """Add an object. Raises ``ValueError`` if it is no object of its resource."""
+        """Add an object. Raises ``ValueError`` if it is not an object of its resource."""
         in_protobuf = pair.value.startswith(protobuf.MAGIC)
         if len(pair.value) > MAX_LINE:
             raise CodecError(f"{rest} has {len(pair.value):,} bytes, and at most {MAX_LINE:,} are read")

@@ -70,7 +70,7 @@ def _validate_resource(obj: Object, path: str) -> ErrorList:
 
 
 def api_version_error(value: Any) -> str:
-    """Why the value is no valid apiVersion, or ""."""
+    """Why the value is not a valid apiVersion, or ""."""
     if not isinstance(value, str):
         return "must be a string"
     if not value:
@@ -79,7 +79,7 @@ def api_version_error(value: Any) -> str:
 
 
 def kind_error(value: Any) -> str:
-    """Why the value is no valid kind, or ""."""
+    """Why the value is not a valid kind, or ""."""
     if not isinstance(value, str):
         return "must be a string"
     if not value:

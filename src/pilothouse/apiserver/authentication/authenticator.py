@@ -26,7 +26,7 @@ class TokenAuthenticator(Protocol):
     """Authenticates one kind of bearer token (``authenticator.Token``)."""
 
     def identity(self, token: str) -> Identity | None:
-        """The user of the token, or None if it is no valid token of this kind."""
+        """The user of the token, or None if it is not a valid token of this kind."""
         ...
 
 

@@ -90,7 +90,7 @@ def strict_warnings(strict_errors: Iterable[str]) -> list[str]:
 
 
 def unrecognized(kind: str, reason: str, body: bytes) -> errors.StatusError:
-    """400 about a body that is no object."""
+    """400 about a body that is not an object."""
     start = body[:30]
     body_text = start.decode(errors="replace") if body[:1] == b"{" else start.hex()
     ellipsis = " ..." if len(body) > len(start) else ""
@@ -115,14 +115,14 @@ def read_text(body: bytes, content_type: str, kind: str) -> tuple[bytes, list[st
 
 
 def check_type_meta(document: Object, kind: str, body: bytes) -> None:
-    """Reject a document whose apiVersion or kind is no string (apimachinery ``serializer/json/meta.go``, v0.36)."""
+    """Reject a document whose apiVersion or kind is not a string (apimachinery ``serializer/json/meta.go``, v0.36)."""
     reason = type_meta_error(document)
     if reason:
         raise unrecognized(kind, reason, body)
 
 
 def type_meta_error(document: Object) -> str:
-    """The error of an apiVersion or kind that is no string, or ""."""
+    """The error of an apiVersion or kind that is not a string, or ""."""
     for name, value in document.items():
         if name in ("apiVersion", "kind") and not (value is None or isinstance(value, str)):
             go_kind = _GO_KINDS.get(type(value).__name__, "object")

@@ -54,7 +54,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]").search
 
 
 def _valid_warnings(warnings: Sequence[str]) -> list[str]:
-    """Without duplicates and those that are no valid header value, and truncated if they are many (apiserver
+    """Without duplicates and texts that are not valid header values, and truncated if there are many (apiserver
     ``pkg/endpoints/filters/warning.go``, v0.36)."""
     valid = [text for text in dict.fromkeys(warnings) if text and not _CONTROL(text)]
     if sum(map(len, valid)) <= _ALL_WARNING_RUNES:

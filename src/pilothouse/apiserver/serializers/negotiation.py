@@ -109,7 +109,7 @@ def _choose(accept: str, *, protobuf: bool, table: bool, watch: bool, pretty: bo
     clauses = parse_accept(accept) if accept.strip() else (Clause("*/*"),)
     is_known_media_type = False
     for clause in clauses:
-        # The router does not know ``application/*`` (go-restful's ``matchesAccept``).
+        # The router does not support ``application/*`` (go-restful's ``matchesAccept``).
         media = JSON if clause.media == "*/*" else clause.media
         if media not in _MEDIA_TYPES:
             continue

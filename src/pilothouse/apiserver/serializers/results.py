@@ -45,7 +45,7 @@ class StatusResult(msgspec.Struct, gc=False):
 
 
 class RawResult(msgspec.Struct, gc=False):
-    """A response that is no object and has one format only (log lines)."""
+    """A response that is not an object and has one format only (log lines)."""
 
     response: Response | Stream
 

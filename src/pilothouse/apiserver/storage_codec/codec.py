@@ -49,7 +49,7 @@ _UNDECODABLE = (
 
 
 class CodecError(ValueError):
-    """The value is no object of the key's resource."""
+    """The value is not an object of the key's resource."""
 
 
 class ObjectCodec:

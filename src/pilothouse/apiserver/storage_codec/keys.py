@@ -94,7 +94,7 @@ class KeyLayout:
         return f"{self.root}{_own_prefixes().get(own_prefix, own_prefix)}{relative_key}"
 
     def key(self, etcd_key: str) -> str | None:
-        """The key of the object with this key in etcd; None if it is no object of a resource served here."""
+        """The key of the object with this key in etcd; None if it is not an object of a resource served here."""
         if not etcd_key.startswith(self.root):
             return None
         path = etcd_key[len(self.root) :]

@@ -170,7 +170,7 @@ class _Lines:
 def stop(cluster: Cluster) -> bool:
     """Stop the process, and record that; False if there was none. Raises ``UserError`` if it cannot be stopped."""
     try:
-        # First: whoever sees the process end must know that it was stopped.
+        # First, because observers of the end of the process must find that it was stopped.
         cluster.update(started=False)
     finally:
         was_running = end(cluster)

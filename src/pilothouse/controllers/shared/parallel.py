@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def each(items: Iterable[T], act: Callable[[T], Awaitable[object]], *, concurrency: int) -> None:
-    """Call ``act`` for every item, in order, at most ``concurrency`` concurrently. ``things`` is read lazily. A failure
+    """Call ``act`` for every item, in order, at most ``concurrency`` concurrently. ``items`` is read lazily. A failure
     does not stop the others; the first one is raised at the end."""
     waiting = iter(items)
     first = list(islice(waiting, 1))

@@ -26,7 +26,7 @@ def triggered(endpoint_slice: EndpointSlice, trigger_time: str) -> EndpointSlice
 
 
 def new_body(endpoint_slice: EndpointSlice) -> bytes:
-    """The request body of a create. Empty lists are null, as in upstream's protobuf, which does not know empty lists:
+    """The request body of a create. Empty lists are null, as in upstream's protobuf, which has no empty lists:
     they have no field in managedFields."""
     return _encode(
         {

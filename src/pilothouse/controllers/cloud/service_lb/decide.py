@@ -82,7 +82,7 @@ def _ingress(ingress: LoadBalancerIngress) -> dict[str, object]:
 
 
 def is_not_excluded(node: Node) -> bool:
-    """Whether the node is not excluded by label. A value that is no boolean excludes it."""
+    """Whether the node is not excluded by label. A value that is not a boolean excludes it."""
     value = node.metadata.labels.get(EXCLUDE)
     return value is None or value in _FALSE
 

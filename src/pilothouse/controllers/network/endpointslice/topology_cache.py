@@ -56,7 +56,7 @@ class TopologyCache:
     def __init__(self) -> None:
         self.ratios: dict[str, float] = {}
         self._given: dict[str, dict[str, dict[str, int]]] = {}
-        self._populated: set[str] = set()  # asked for membership only
+        self._populated: set[str] = set()  # never iterated
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         self.ratios = get_cpu_ratios(nodes)
