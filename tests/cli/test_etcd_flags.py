@@ -1,4 +1,4 @@
-"""``--etcd-…``: their options and errors."""
+"""The ``--etcd-…`` flags: options and errors."""
 
 import sys
 from pathlib import Path
@@ -82,7 +82,7 @@ def test_overrides() -> None:
                 [SERVER, f"--etcd-servers-overrides={text}"],
                 "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, "
                 "semicolon separated",
-                id=f"no override: {text}",
+                id=f"invalid override: {text}",
             )
             # The rows of TestParseEtcdServersOverrides, and more.
             for text in ("/events/http://h:1", "events#http://h:1", "a/b/c#http://h:1", "/a#x#y", "/a#", "/a#h:1;", ",")
@@ -95,7 +95,7 @@ def test_overrides() -> None:
         pytest.param(
             [SERVER, "--etcd-servers-overrides=/events#http://h:1", "--replica-lag=1s"],
             "--replica-lag can't be used with --etcd-servers-overrides",
-            id="a lag",
+            id="--replica-lag",
         ),
         pytest.param([SERVER, "--etcd-certfile=a"], "are given together", id="certificate without key"),
         pytest.param(
@@ -119,9 +119,9 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("pilothouse.storage.etcd.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         apiserver.open_server(Env(), apiserver.flag_set("x").parse([SERVER, "--port=0"]))
-    assert str(refused.value) == NEEDS_GRPC
+    assert str(raised.value) == NEEDS_GRPC
 
 
 def test_unreachable_etcd_is_named() -> None:

@@ -1,4 +1,4 @@
-"""The code of docs/operators.md runs, in its order, and shows what the examples are."""
+"""The code of docs/operators.md runs, in its order, and equals the code of the examples."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ EXAMPLE = (ROOT / "examples" / "backup_operator.py").read_text()
 WEBSITES = (ROOT / "examples" / "website_operator.py").read_text()
 PAGE = (ROOT / "docs" / "operators.md").read_text()
 SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
-EXAMPLES_OF = ("Several versions", "Webhooks")
+SECTIONS_FROM_EXAMPLES = ("Several versions", "Webhooks")
 PREPARED = {
     "Views of custom resources of others": "app = App('website-operator')",
     "Running and deploying": "async def request(path): return 200",
@@ -33,7 +33,7 @@ def sections() -> Iterator[tuple[str, list[str]]]:
             yield heading, result
 
 
-@pytest.mark.parametrize("section", EXAMPLES_OF)
+@pytest.mark.parametrize("section", SECTIONS_FROM_EXAMPLES)
 def test_the_code_of_a_section_is_that_of_the_example(section: str) -> None:
     blocks = dict(sections())[section]
     for block in blocks:
@@ -62,7 +62,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     exec(WEBSITES, names)
     example = dict(names)
     for heading, blocks in sections():
-        if heading not in EXAMPLES_OF:
+        if heading not in SECTIONS_FROM_EXAMPLES:
             exec(PREPARED.get(heading, ""), names)
             for block in blocks:
                 exec(compile(block, f"docs/operators.md, {heading}", "exec"), names)
