@@ -7,15 +7,19 @@ whose lock nobody holds. Process ids would not do: containers share directories,
 
 import contextlib
 import os
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pilothouse.env.lazy import lazy_imports
+
 if sys.platform != "win32":
     import fcntl
+
+with lazy_imports():
+    import shutil
+    import tempfile
 
 _PREFIX = "pilothouse-"
 _LOCK = ".lock"
