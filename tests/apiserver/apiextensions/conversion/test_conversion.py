@@ -77,7 +77,9 @@ async def test_conversion_request(api: Api) -> None:
     (sent,) = request["objects"]
     assert sent["apiVersion"] == "example.com/v1"
     assert sent["spec"] == {"hostPort": "h:1", "mode": "one"}
-    assert sent["metadata"] == created["metadata"]
+    revision = created["metadata"].pop("resourceVersion")
+    assert sent["metadata"] == created["metadata"], "it is stored without a resource version"
+    assert (await api.get(V2 + "/a")).meta["resourceVersion"] == revision
 
 
 async def test_list_is_converted_in_one_call(api: Api) -> None:

@@ -218,7 +218,7 @@ def test_converted_objects_from_response(version: str, review: Object, expected:
     "body, expected",
     {
         "empty body": (b"", "couldn't get version/kind; json parse error: "),
-        "invalid JSON": (b"<html>", "couldn't get version/kind; json parse error: "),
+        "invalid JSON": (b"<html>", "couldn't get version/kind; json parse error: invalid character '<'"),
         "a list": (b"[1]", "couldn't get version/kind; json parse error: json: cannot unmarshal array"),
         "deep": (b"[" * 100_000, "couldn't get version/kind; json parse error: exceeded max depth"),
         "deep objects": (
@@ -236,12 +236,21 @@ def test_converted_objects_from_response(version: str, review: Object, expected:
         ),
         "convertedObjects of the wrong type": (
             b'{"response":{"convertedObjects":{}}}',
-            "json: cannot unmarshal object into Go struct field ConversionReview.response.convertedObjects of type "
+            "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of type "
             "[]runtime.RawExtension",
         ),
         "status of the wrong type": (
             b'{"response":{"result":{"status":true}}}',
-            "json: cannot unmarshal bool into Go struct field ConversionReview.response.result.status of type string",
+            "json: cannot unmarshal bool into Go struct field Status.response.result.status of type string",
+        ),
+        "another kind": (
+            b'{"kind":"Foo","apiVersion":"apiextensions.k8s.io/v1"}',
+            'no kind "Foo" is registered for version "apiextensions.k8s.io/v1" in scheme '
+            '"k8s.io/apiserver/pkg/util/webhook/client.go:71"',
+        ),
+        "another version": (
+            b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1beta1"}',
+            "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
         ),
     },
 )

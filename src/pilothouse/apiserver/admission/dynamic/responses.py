@@ -11,17 +11,16 @@ from typing import Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError
+from pilothouse.apiserver.admission.dynamic.webhook_calls import VERSIONS, CallError, check_registered
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bodies import BodySyntaxError, check_bounds
 from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.typed_walk import SavedError, base64_text
 
+__all__ = ["VERSIONS", "read_patch", "rejection", "verified_response"]
 GROUP = "admission.k8s.io"
-VERSIONS = ("v1", "v1beta1")
 _KIND = "AdmissionReview"
-_SCHEME = '"k8s.io/apiserver/pkg/util/webhook/client.go:71"'
 _TYPE_META = (
     'Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string '
     '"json:\\"kind,omitempty\\"" }'
@@ -81,7 +80,7 @@ def _read_review(body: bytes, version: str) -> Object:
         if not isinstance(review.get(name) or "", str):
             target = f"Go struct field .{name} of type string"
             raise CallError(f"couldn't get version/kind; json parse error: {_unmarshal_error(review[name])} {target}")
-    _check_registered(review, version)
+    check_registered(review, GROUP, version, _KIND)
     _check_type(review.get("response"), dict, "AdmissionReview.response", f"{version}.AdmissionResponse")
     response = review.get("response") or {}
     for name, (type_, go_type) in _RESPONSE.items():
@@ -115,21 +114,6 @@ def _syntax_message(body: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return syntax_error(body) or ""
     return ""
-
-
-def _check_registered(review: Object, version: str) -> None:
-    """Check that the review's kind is in the scheme of the client, which has only the two versions of AdmissionReview,
-    and kinds for everybody such as Status."""
-    api_version, kind = review.get("apiVersion") or f"{GROUP}/{version}", review.get("kind") or _KIND
-    if api_version.count("/") > 1:
-        raise CallError(f"unexpected GroupVersion string: {api_version}")
-    if (api_version, kind) == ("v1", "Status"):
-        raise CallError(f"converting (v1.Status) to ({version}.{_KIND}): unknown conversion")
-    group, _slash, sent_version = api_version.rpartition("/")
-    if group != GROUP or sent_version not in VERSIONS or kind != _KIND:
-        raise CallError(f"no kind {quote(kind)} is registered for version {quote(api_version)} in scheme {_SCHEME}")
-    if sent_version != version:
-        raise CallError(f"converting ({sent_version}.{_KIND}) to ({version}.{_KIND}): unknown conversion")
 
 
 def _group_version_kind(review: Object) -> str:

@@ -11,7 +11,7 @@ import binascii
 import posixpath
 import socket  # noqa: TID251  # options of the loop's own sockets
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote as percent
 from urllib.parse import unquote, urljoin, urlsplit
@@ -400,3 +400,26 @@ def _status_message(body: bytes) -> str:
         return ""
     is_status = (error.kind, error.apiVersion) == ("Status", "v1") and error.status != "Success"
     return error.message if is_status else ""
+
+
+VERSIONS = ("v1", "v1beta1")
+"""The versions of AdmissionReview and ConversionReview."""
+_SCHEME = '"k8s.io/apiserver/pkg/util/webhook/client.go:71"'
+
+
+def check_registered(review: Mapping[str, Any], group: str, version: str, kind: str) -> None:
+    """Check that the kind of a response is in the scheme of upstream's client, which has both versions of the review.
+
+    Absent fields are those of the request. Raises ``CallError``."""
+    sent_version, sent_kind = review.get("apiVersion") or f"{group}/{version}", review.get("kind") or kind
+    if sent_version.count("/") > 1:
+        raise CallError(f"unexpected GroupVersion string: {sent_version}")
+    if (sent_version, sent_kind) == ("v1", "Status"):
+        raise CallError(f"converting (v1.Status) to ({version}.{kind}): unknown conversion")
+    sent_group, _slash, sent_version_name = sent_version.rpartition("/")
+    if sent_group != group or sent_version_name not in VERSIONS or sent_kind != kind:
+        raise CallError(
+            f"no kind {quote(sent_kind)} is registered for version {quote(sent_version)} in scheme {_SCHEME}"
+        )
+    if sent_version_name != version:
+        raise CallError(f"converting ({sent_version_name}.{kind}) to ({version}.{kind}): unknown conversion")

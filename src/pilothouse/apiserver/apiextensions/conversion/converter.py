@@ -113,7 +113,12 @@ class Converter:
         for batch in _batches(values):
             size = sum(map(len, batch))
             objects = await work.run(size, self._read, batch)
+            # Upstream converts what is stored in etcd, before it sets the resource version.
+            versions = [obj["metadata"].pop("resourceVersion", None) for obj in objects]
             converted = await self.webhook.convert(objects, target.api_version, size)
+            for obj, version in zip(converted, versions, strict=True):
+                if version is not None:
+                    obj["metadata"]["resourceVersion"] = version
             encoded = await work.run(size, self._write, target, converted)
             for value, text in zip(batch, encoded, strict=True):
                 result[value] = text

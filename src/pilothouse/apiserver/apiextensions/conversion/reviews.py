@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, check_registered
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic.meta_validation import validate_annotations, validate_labels
 from pilothouse.machinery import go_values
 from pilothouse.machinery.bodies import DecodeError, check_bounds
 from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.json_syntax import syntax_error
 
 GROUP = "apiextensions.k8s.io"
 KIND = "ConversionReview"
@@ -31,6 +33,8 @@ _FIELDS = (
     (("response", "result", "message"), str, "string"),
 )
 """Path of each field that is read, its JSON type, and Go's name of the type."""
+_STRUCTS = ("", "ConversionReview", "ConversionResponse", "Status")
+"""Go's struct of the fields with a path of this length."""
 
 
 class ReviewError(Exception):
@@ -71,7 +75,8 @@ def read_review(body: bytes, version: str) -> Object:
         check_bounds(body)
         review = _decode(body)
     except (msgspec.DecodeError, DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ReviewError(f"couldn't get version/kind; json parse error: {error}") from None
+        reason = str(error) if isinstance(error, DecodeError) else syntax_error(body) or error
+        raise ReviewError(truncate(f"couldn't get version/kind; json parse error: {reason}")) from None
     if not isinstance(review, dict):
         raise ReviewError(
             f"couldn't get version/kind; json parse error: json: cannot unmarshal {_json_type(review)} into Go value "
@@ -83,8 +88,13 @@ def read_review(body: bytes, version: str) -> Object:
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None and not isinstance(value, type_):
-            target = f"Go struct field ConversionReview.{'.'.join(path)} of type {go_type.format(version=version)}"
+            target = f"Go struct field {_STRUCTS[len(path)]}.{'.'.join(path)} of type {go_type.format(version=version)}"
             raise ReviewError(f"json: cannot unmarshal {_json_type(value)} into {target}")
+    if review:
+        try:
+            check_registered(review, GROUP, version, KIND)
+        except CallError as error:
+            raise ReviewError(truncate(str(error))) from None
     return review
 
 
