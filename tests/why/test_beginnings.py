@@ -197,8 +197,12 @@ async def test_failing_condition_of_a_custom_resource(cluster: Cluster) -> None:
     assert explanation.state == "not ready", text(explanation)
     assert 'has the condition Ready False: NoKey: secret "key" not found' in text(explanation)
     assert "secret/key is not there, and no change of it is known" in text(explanation)
-    await cluster.create({**room, "metadata": {"name": "red"}, "spec": {"colour": "red"}})
-    assert (await cluster.why("rooms.example.com", "red")).state == "not known: its status has no conditions"
+    for name, status, state in (
+        ("red", {"seats": 3}, "not known: its status has no conditions"),
+        ("green", {}, "not known: no controller has written a status"),
+    ):
+        await cluster.create({**room, "metadata": {"name": name}, "spec": {"colour": name}, "status": status})
+        assert (await cluster.why("rooms.example.com", name)).state == state
 
 
 async def room(cluster: Cluster, **status: object) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime, recorded
 from pilothouse.why.states.registry import CHECKS, DEFAULT_CHECKS
-from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, Explanation
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, Explanation
 from pilothouse.why.view import Finding, View
 
 _MAX_ROOTS = 3
@@ -42,7 +42,9 @@ async def finding(view: View) -> Finding:
     last = await lifetime.newest_change(view)
     if last is None:
         last = lifetime.unrecorded(view)
-    return Finding(NO_CONDITION if _has_no_conditions(view) else AS_DESIRED, (last,))
+    if not _has_no_conditions(view):
+        return Finding(AS_DESIRED, (last,))
+    return Finding(NO_CONDITION if view.status else NO_STATUS, (last,))
 
 
 def _has_no_conditions(view: View) -> bool:

@@ -24,8 +24,9 @@ NOT_FOUND = "not found"
 """The state of an object that does not exist and has no recorded change."""
 AS_DESIRED = "as desired"
 NO_CONDITION = "not known: its status has no conditions"
-"""The state of an object with a spec whose status has no conditions: no controller has synced it, or its controller
-reports none."""
+"""The state of an object with a spec whose controller reports a status without conditions."""
+NO_STATUS = "not known: no controller has written a status"
+"""The state of an object with a spec that no controller has synced, or one that reports nothing."""
 
 
 class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):

@@ -4,7 +4,7 @@ from typing import Any
 
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.pods import missing_object
-from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, STATE, Step
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, STATE, Step
 from pilothouse.why.view import Finding, View
 
 _TRUE_IF_OK = (
@@ -27,7 +27,7 @@ _OWNED_RESOURCES = (
     *("pods", "persistentvolumeclaims"),
 )
 """The resources of objects whose state explains that of the custom resource that owns them."""
-_UNREMARKABLE = frozenset({"", AS_DESIRED, NO_CONDITION, "completed", "waiting for its time"})
+_UNREMARKABLE = frozenset({"", AS_DESIRED, NO_CONDITION, NO_STATUS, "completed", "waiting for its time"})
 """States of owned objects that explain nothing."""
 
 
