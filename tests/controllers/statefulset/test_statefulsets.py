@@ -404,6 +404,19 @@ async def test_parallel_batches_are_of_replicas_whatever_they_need(world: World)
     assert (await world.status())["replicas"] == 2
 
 
+async def test_parallel_batches_include_terminating_pods_when_scaling_down(world: World) -> None:
+    """As v1.36.2, recorded: the terminating web-2 is the first batch, the second one has both others."""
+    await world.create(replicas=3, podManagementPolicy="Parallel")
+    await world.wait_for_sync()
+    await world.merge(f"{PODS}/web-2", {"metadata": {"finalizers": ["example.com/held"]}})
+    await world.request("DELETE", f"{PODS}/web-2")
+    world.faults.add(Rule(fail(403, "Forbidden", "no"), verb="delete", resource="pods"))
+    await world.merge(WEB, {"spec": {"replicas": 0}})
+    await world.wait_for_sync()
+    failed = {message for reason, message in await world.messages() if reason == "FailedDelete"}
+    assert failed == {f"Delete Pod web-{number} in StatefulSet web failed error: no" for number in (0, 1)}
+
+
 async def test_set_in_a_terminating_namespace_is_synced_once_a_second(world: World) -> None:
     await world.create(replicas=30, podManagementPolicy="Parallel")
     await world.wait_for_sync(10.0)

@@ -347,8 +347,8 @@ class _Apply:
     async def carry_out(self, plan: Plan) -> None:
         """The groups one after the other."""
         await self._group(plan.living, ordered=plan.ordered)
-        await self._group([(action,) for action in plan.claim_updates], ordered=plan.ordered)
-        await self._group([(action,) for action in plan.condemned], ordered=plan.ordered)
+        for group in (plan.claim_updates, plan.condemned):
+            await self._group([() if action is None else (action,) for action in group], ordered=plan.ordered)
         for old in plan.update:
             await self._do(old)
             # Upstream takes one off for each, also for pods of neither revision, down to -1 (kubernetes#58347).

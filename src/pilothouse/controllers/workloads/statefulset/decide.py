@@ -7,7 +7,8 @@ ordered StatefulSet stops at the first pod that is not healthy. Upstream: ``upda
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -72,8 +73,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     living: tuple[tuple[Action, ...], ...] = ()
     """The actions for each replica, in this order. Replicas without actions are included if they are not ordered, since
     the batches are of replicas, and omitted otherwise."""
-    claim_updates: tuple[UpdateClaimOwners, ...] = ()
-    condemned: tuple[DeletePod, ...] = ()
+    claim_updates: tuple[UpdateClaimOwners | None, ...] = ()
+    condemned: tuple[DeletePod | None, ...] = ()
+    """For condemned pods; None for those without a request if they are not ordered."""
     waits_for: tuple[str, ...] = ()
     """Claims that must be deleted before a pod can be created."""
     update: tuple[DeletePod, ...] = ()
@@ -135,8 +137,12 @@ def decide(observed: Observed) -> Plan:
     return Plan(
         ordered=rules.ordered,
         living=tuple(living) if any(living) else (),
-        claim_updates=tuple(
-            UpdateClaimOwners(pod.metadata.name) for pod in condemned if not observed.claims_match_retention(pod)
+        claim_updates=_for_batches(
+            rules.ordered,
+            [
+                None if observed.claims_match_retention(pod) else UpdateClaimOwners(pod.metadata.name)
+                for pod in condemned
+            ],
         ),
         condemned=to_delete,
         waits_for=tuple(old_claims),
@@ -199,13 +205,23 @@ def _uses_current_revision(observed: Observed, ordinal: int) -> bool:
     return position < rules.partition
 
 
-def _process_condemned(observed: Observed) -> tuple[DeletePod, ...]:
-    to_delete: list[DeletePod] = []
+_Request = TypeVar("_Request", DeletePod, UpdateClaimOwners)
+
+
+def _for_batches(ordered: bool, requests: Sequence[_Request | None]) -> tuple[_Request | None, ...]:
+    """Pods without a request count in the batches of pods that are not ordered, except if none has one."""
+    needed = tuple(request for request in requests if request is not None)
+    return needed if ordered or not needed else tuple(requests)
+
+
+def _process_condemned(observed: Observed) -> tuple[DeletePod | None, ...]:
+    to_delete: list[DeletePod | None] = []
     for pod in observed.replicas.condemned:
         meta = pod.metadata
         if meta.deletion_timestamp is not None:
             if observed.rules.ordered:
                 break
+            to_delete.append(None)
             continue
         healthy = is_running_and_ready(pod) and observed.rules.is_available(pod, observed.now)
         if observed.rules.ordered and not healthy and meta.name != observed.replicas.first_unavailable:
@@ -213,7 +229,7 @@ def _process_condemned(observed: Observed) -> tuple[DeletePod, ...]:
         to_delete.append(DeletePod(meta.name, revision_of(meta)))
         if observed.rules.ordered:
             break
-    return tuple(to_delete)
+    return _for_batches(observed.rules.ordered, to_delete)
 
 
 def _pods_to_update(observed: Observed) -> tuple[DeletePod, ...]:
