@@ -179,3 +179,15 @@ async def test_pending_deletions_are_not_reviewed_again(api: Api) -> None:
     assert len(hooks.asked) == 1
     await api.request("DELETE", f"{POD}?gracePeriodSeconds=1")
     assert len(hooks.asked) == 2
+
+
+async def test_unset_structs_are_sent_and_are_no_change(api: Api) -> None:
+    """Go encodes them: a patch may add a field of ``status``, but ``status: {}`` is not stored."""
+    hooks = Hooks(api, lambda _name, _request: patch({"op": "test", "path": "/status", "value": {}}))
+    webhooks = [webhook(f"{name}.example.com", rules=[ANYTHING], reinvocationPolicy="IfNeeded") for name in "ab"]
+    await api.create(MUTATING, configuration(*webhooks))
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    created = await api.create(deployments, DEPLOYMENT)
+    assert [request["object"]["status"] for _name, request in hooks.asked] == [{}, {}]
+    await api.delete(f"{MUTATING}/w")
+    assert (await api.create(deployments, {**DEPLOYMENT, "metadata": {"name": "e"}})).keys() == created.keys()

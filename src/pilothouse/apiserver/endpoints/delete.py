@@ -65,7 +65,7 @@ def _encode_options(body: bytes) -> bytes:
     """The options of a body, for the audit."""
     document = msgspec.json.decode(body, type=dict[str, Any])
     options = {name: document[name] for name in _OPTIONS if document.get(name) is not None}
-    return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": document.get("apiVersion") or "v1", **options})
+    return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/__internal", **options})
 
 
 async def delete(core: Core, call: Call) -> Result:

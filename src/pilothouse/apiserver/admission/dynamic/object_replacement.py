@@ -8,6 +8,7 @@ import msgspec
 from pilothouse.api.schema import load
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes
+from pilothouse.apiserver.admission.dynamic.requests import without_zero_structs
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bodies import DecodeError, decode_body
@@ -28,6 +29,8 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
     # A subresource can have another kind than its resource (pods/eviction).
     kind, api_version = obj["kind"], obj["apiVersion"]
     document = _decoded(mutated, kind, api_version, info.custom if kind == info.kind else None)
+    if kind == info.kind:
+        document = without_zero_structs(core, info, document, obj)
     original = copy.deepcopy(obj)
     if "metadata" not in obj:  # the options of a CONNECT
         obj.clear()

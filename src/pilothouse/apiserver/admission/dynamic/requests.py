@@ -3,6 +3,7 @@
 After k8s.io/apiserver ``pkg/admission/plugin/webhook/request/admissionreview.go`` (v0.36).
 """
 
+import copy
 from typing import Any
 
 import msgspec
@@ -30,10 +31,23 @@ async def converted(core: Core, write: AdmissionAttributes, obj: Object | None, 
     """An object of the write in a served version, fully decoded (managedFields too). Raises ``NotConverted``."""
     if obj is None:
         return None
-    if info is write.info or obj["kind"] != write.info.kind:
-        # The kinds of subresources have one version.
-        return with_decoded_managed_fields(obj)
-    return await convert(core, write.info, info, obj)
+    if obj["kind"] != write.info.kind:
+        return with_decoded_managed_fields(obj)  # the kinds of subresources have one version
+    if info is write.info:
+        return with_zero_structs(core, info, with_decoded_managed_fields(obj))
+    return with_zero_structs(core, info, await convert(core, write.info, info, obj))
+
+
+def with_zero_structs(core: Core, info: ResourceInfo, obj: Object) -> Object:
+    """The object with the structs that Go encodes although they are unset (``status: {}``)."""
+    absent = {name: value for name, value in core.managed_fields.tracker(info).zero.items() if name not in obj}
+    return {**obj, **copy.deepcopy(absent)} if absent else obj
+
+
+def without_zero_structs(core: Core, info: ResourceInfo, obj: Object, original: Object) -> Object:
+    """The object without the structs that ``with_zero_structs`` has added to ``original``, if they are still unset."""
+    zero = core.managed_fields.tracker(info).zero
+    return {name: value for name, value in obj.items() if name in original or name not in zero or value != zero[name]}
 
 
 async def convert(core: Core, source: ResourceInfo, target: ResourceInfo, obj: Object) -> Object:
