@@ -309,14 +309,14 @@ DELETION_RACE = Bug(
         ),
     ),
     cases={
-        "Background, Jobs late": {"policy": "Background", "held": "jobs"},
-        "Background, pods late": {"policy": "Background", "held": "pods"},
-        "Background, all late": {"policy": "Background", "held": ""},
+        "Background, Jobs late": {"policy": "Background", "hold": "jobs"},
+        "Background, pods late": {"policy": "Background", "hold": "pods"},
+        "Background, all late": {"policy": "Background", "hold": ""},
     },
     variations={
-        "Foreground, Jobs late": {"policy": "Foreground", "held": "jobs"},
-        "Foreground, pods late": {"policy": "Foreground", "held": "pods"},
-        "Foreground, all late": {"policy": "Foreground", "held": ""},
+        "Foreground, Jobs late": {"policy": "Foreground", "hold": "jobs"},
+        "Foreground, pods late": {"policy": "Foreground", "hold": "pods"},
+        "Foreground, all late": {"policy": "Foreground", "hold": ""},
     },
 )
 async def deleted_while_pods_end(simulation: Simulation, policy: str, hold: str) -> None:

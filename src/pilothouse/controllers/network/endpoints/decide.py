@@ -89,8 +89,9 @@ def address_of(service: Service, pod: Pod) -> EndpointAddress | None:
             return EndpointAddress(
                 ip=ip[1],
                 hostname=pod.spec.hostname if has_hostname_in(pod, service) else "",
-                # Also if empty, which the API server rejects: a pod with an address and without a node is an error.
-                node_name=pod.spec.node_name,
+                # v1.36.2 sends an empty one for a pod without a node, and the API server rejects all Endpoints of the
+                # Service.
+                node_name=pod.spec.node_name or None,
                 target_ref=ObjectReference(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid),
             )
     return None
