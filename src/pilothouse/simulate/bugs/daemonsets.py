@@ -281,7 +281,7 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
     "the watch of nodes",
     options=OPTIONS,
     invariants=invariants,
-    cases={"observed": {"how": "observed"}, "held": {"how": "held"}, "between two lists": {"how": "gone"}},
+    cases={"observed": {"mode": "observed"}, "held": {"mode": "held"}, "between two lists": {"mode": "gone"}},
 )
 async def watch_of_nodes(simulation: Simulation, mode: str) -> None:
     """Another client evicts the pods, and the controller observes the taint immediately, late, or not at all."""
