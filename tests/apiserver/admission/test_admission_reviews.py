@@ -191,3 +191,9 @@ async def test_unset_structs_are_sent_and_are_no_change(api: Api) -> None:
     assert [request["object"]["status"] for _name, request in hooks.asked] == [{}, {}]
     await api.delete(f"{MUTATING}/w")
     assert (await api.create(deployments, {**DEPLOYMENT, "metadata": {"name": "e"}})).keys() == created.keys()
+
+
+async def test_emptied_maps_are_omitted(api: Api) -> None:
+    Hooks(api, lambda _name, _request: patch({"op": "remove", "path": "/data/a"}))
+    await api.create(MUTATING, configuration(webhook()))
+    assert "data" not in await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}})

@@ -11,6 +11,7 @@ from pilothouse.apiserver.admission.chain import AdmissionAttributes
 from pilothouse.apiserver.admission.dynamic.requests import without_zero_structs
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.serializers.omitempty import drop_empty
 from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.go_text import quote
 
@@ -75,6 +76,8 @@ def _decoded(mutated: Any, kind: str, api_version: str, custom: Any) -> Object:
     if definition is None:
         return dict(mutated)  # options of a CONNECT have no schema
     try:
-        return decode_body(msgspec.json.encode(mutated), definition).document
+        document = decode_body(msgspec.json.encode(mutated), definition).document
+        drop_empty(document, definition)
+        return document
     except DecodeError as error:
         raise errors.internal(str(error)) from None
