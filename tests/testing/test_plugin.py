@@ -134,8 +134,27 @@ def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+_SUITE = """
+from kubernetes import client, config
+
+def test_it():
+    config.load_kube_config()
+    api = client.CoreV1Api()
+    api.create_namespace({"metadata": {"name": "a"}})
+    assert "a" in [namespace.metadata.name for namespace in api.list_namespace().items]
+"""
+
+
+def test_the_example_with_a_suite_that_exists_passes(tmp_path: Path) -> None:
+    pytest.importorskip("kubernetes")
+    (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"])
+    done = _pytest(tmp_path, _SUITE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
+
+
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 14
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 15
 
 
 def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Path) -> None:
