@@ -18,7 +18,7 @@ from pilothouse.controllermanager.app import connection_info
 from pilothouse.controllermanager.client_trust import ClientTrust
 from pilothouse.controllermanager.feature_gates import FeatureGates
 from pilothouse.controllermanager.options import Options, RequestHeader, Serving, SniCertificate
-from pilothouse.env import Env
+from pilothouse.env import Env, temporary
 from pilothouse.serving import openssl
 from pilothouse.serving.certificates import issue_server
 from pilothouse.serving.server import Server
@@ -201,11 +201,12 @@ def test_errors_name_unusable_certificates(tmp_path: Path) -> None:
 
 
 async def test_missing_temporary_directory_is_reported(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container with a read-only root file system and no /tmp."""
+    """As in a container with a read-only root file system and no /tmp, on a system without files in memory."""
 
     def refuse(**_settings: object) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp', '/']")
 
     monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+    monkeypatch.setattr(temporary, "_has_memory_files", lambda: False)
     with pytest.raises(ConfigError, match=r"can't be used: No usable temporary directory found"):
         secure_port._tls(env, Serving(), b"")

@@ -331,7 +331,13 @@ def test_cluster_converges_after_long_churn_without_leaks(
         # A relist of everything takes most memory: the first one is part of the warm-up.
         run.trouble(seconds * 0.8 / restarts, restarts=1)
         run.settle("After leaders were killed")
-        before = [manager.measure() for manager in managers]
+        before: list[Measures] = []
+
+        def has_loaded_all_modules() -> bool:
+            before[:] = [manager.measure() for manager in managers]
+            return not any(first.tasks["modules"] for first in before)
+
+        until(has_loaded_all_modules, "the managers have loaded all modules", 120)
         run.trouble(seconds * 0.8 / restarts * (restarts - 1), restarts=restarts - 1)
         run.settle("After API servers restarted")
         after: list[Measures] = []

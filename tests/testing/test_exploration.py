@@ -506,7 +506,8 @@ def test_a_scenario_that_is_not_async_is_rejected() -> None:
 
 def test_sigterm_interrupts_an_exploration_as_ctrl_c_does() -> None:
     """So pytest writes its reports."""
-    before = signal.getsignal(signal.SIGTERM)
+    # Programs that earlier tests have run in this process may have left a handler of their own.
+    left = signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     async def terminated(cluster: AsyncCluster) -> None:
         runs.append(1)
@@ -514,6 +515,9 @@ def test_sigterm_interrupts_an_exploration_as_ctrl_c_does() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     runs: list[int] = []
-    with pytest.raises(KeyboardInterrupt, match="explore was interrupted after 1 runs, none of which failed"):
-        explore(correct(), terminated, seeds=5, faults=0, **ALONE)
-    assert signal.getsignal(signal.SIGTERM) == before
+    try:
+        with pytest.raises(KeyboardInterrupt, match="explore was interrupted after 1 runs, none of which failed"):
+            explore(correct(), terminated, seeds=5, faults=0, **ALONE)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, left)
