@@ -337,7 +337,7 @@ def test_cluster_converges_after_long_churn_without_leaks(
             before[:] = [manager.measure() for manager in managers]
             return not any(first.tasks["modules"] for first in before)
 
-        until(has_loaded_all_modules, "the managers have loaded all modules", 120)
+        until(has_loaded_all_modules, "the managers have loaded all modules", 240)
         run.trouble(seconds * 0.8 / restarts * (restarts - 1), restarts=restarts - 1)
         run.settle("After API servers restarted")
         after: list[Measures] = []

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 from pilothouse.env.logging import Log
 
-AFTER_SECONDS = 10.0
+AFTER_SECONDS = 60.0
 """After the start: short programs, such as a cluster of one test, load nothing."""
 STEP_SECONDS = 0.05
 """Between two modules, most of which take a millisecond."""

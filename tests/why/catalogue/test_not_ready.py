@@ -39,6 +39,10 @@ def test_the_deadline_of_a_rollout(scenario: Scenario) -> None:
     document = workload("Deployment", "web", pod=quick_pod(), replicas=1, progressDeadlineSeconds=1)
     scenario.apply(document)
     (_old,) = scenario.until_ready(1)
+    # The first rollout can exceed the deadline, too: its condition must not be taken for that of the second.
+    scenario.until(
+        lambda: "NewReplicaSetAvailable" in str(scenario.get("deployments", "web")), "the first rollout is complete"
+    )
     scenario("set", "image", "deployment/web", "main=nginx:404")
     scenario.until(
         lambda: "ProgressDeadlineExceeded" in str(scenario.get("deployments", "web")), "the deadline is over"
