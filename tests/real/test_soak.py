@@ -331,13 +331,7 @@ def test_cluster_converges_after_long_churn_without_leaks(
         # A relist of everything takes most memory: the first one is part of the warm-up.
         run.trouble(seconds * 0.8 / restarts, restarts=1)
         run.settle("After leaders were killed")
-        before: list[Measures] = []
-
-        def has_loaded_all_modules() -> bool:
-            before[:] = [manager.measure() for manager in managers]
-            return not any(first.tasks["modules"] for first in before)
-
-        until(has_loaded_all_modules, "the managers have loaded all modules", 240)
+        before = [manager.measure() for manager in managers]
         run.trouble(seconds * 0.8 / restarts * (restarts - 1), restarts=restarts - 1)
         run.settle("After API servers restarted")
         after: list[Measures] = []
@@ -368,8 +362,10 @@ def test_cluster_converges_after_long_churn_without_leaks(
     assert run.forbidden() == []
     for first, last in zip(before, after, strict=True):
         full = RECORDERS if soak else 0
-        assert last.objects < first.objects * 1.2 + full * 8200
-        assert last.resident_mb < first.resident_mb * 1.2 + 5 + full * 6
+        # The other modules, which a program loads a minute after its start.
+        loaded = int(bool(first.tasks["modules"]))
+        assert last.objects < first.objects * 1.2 + full * 8200 + loaded * 14_000
+        assert last.resident_mb < first.resident_mb * 1.2 + 5 + full * 6 + loaded * 8
     assert serving == [run.identity.serving.decode()] * 2
     for manager in run.managers:
         assert run.unexpected(manager.program.log) == []
