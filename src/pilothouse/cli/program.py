@@ -18,7 +18,7 @@ from pilothouse.cli import standard_streams
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
 from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, return_large_blocks
-from pilothouse.env.rest import load_rest
+from pilothouse.env.remaining_modules import load_remaining_modules
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -165,7 +165,7 @@ async def _survive_its_files() -> None:
     """A program that runs on is neither changed by an upgrade of its files nor ended by their deletion."""
     await asyncio.sleep(_START_SECONDS)
     packaged.keep_open()
-    await load_rest()
+    await load_remaining_modules()
 
 
 async def _until_signal(work: Coroutine[Any, Any, int], waits: bool) -> int:

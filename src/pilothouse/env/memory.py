@@ -115,8 +115,7 @@ def creating_permanent_objects() -> Iterator[None]:
         try:
             yield
         finally:
-            if (
-                gc.isenabled() and not gc.get_freeze_count()
-            ):  # otherwise the process's own frozen objects would be unfrozen
+            # Otherwise the process's own frozen objects would be unfrozen.
+            if gc.isenabled() and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()

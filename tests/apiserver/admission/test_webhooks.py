@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
+from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, pod
+from tests.custom_resources import DEFINITIONS, definition, version
 from tests.env.handshakes import connect_immediately, give_up_at_every_step
 from tests.tables import cases
 
@@ -237,6 +238,32 @@ async def test_mutating_webhooks_order_and_reinvocation(api: Api) -> None:
         ("b.example.com", False),
         ("a.example.com", True),
     ]
+
+
+async def test_scale_of_another_version_is_not_converted(api: Api) -> None:
+    scale = {"scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
+    versions = [version(name, storage=name == "v1", subresources=scale) for name in ("v1", "v2")]
+    await api.create(DEFINITIONS, definition("Widget", *versions))
+    widgets = "/apis/example.com/v2/namespaces/default/widgets"
+    await api.create(
+        widgets, {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 1}}
+    )
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["widgets/scale"]}
+    to_three = patch({"op": "replace", "path": "/spec/replicas", "value": 3})
+    hooks = Hooks(api, lambda _name, _request: to_three)
+    await api.create(MUTATING, configuration(webhook(rules=[rule])))
+    response = await api.patch(f"{widgets}/w/scale", {"spec": {"replicas": 2}})
+    assert (response.status, response.body["spec"]) == (200, {"replicas": 3})
+    assert [request["object"]["kind"] for _name, request in hooks.asked] == ["Scale"]
+
+
+async def test_connect_options_that_a_webhook_replaces_by_a_list_are_rejected(api: Api) -> None:
+    await api.create("/api/v1/namespaces/default/pods", pod("p"))
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]}
+    Hooks(api, lambda _name, _request: patch({"op": "replace", "path": "", "value": [1]}))
+    await api.create(MUTATING, configuration(webhook(rules=[rule])))
+    response = await api.post("/api/v1/namespaces/default/pods/p/exec?command=ls", {})
+    assert (response.status, response.message) == (500, "Internal error occurred: the patched object is not an object")
 
 
 async def test_defaulting_and_later_plugins_see_webhook_mutations(api: Api) -> None:

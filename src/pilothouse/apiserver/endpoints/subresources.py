@@ -14,7 +14,13 @@ from pilothouse.apiserver.endpoints.create import subresource_attributes
 from pilothouse.apiserver.endpoints.object_names import check_name, namespace_mismatch
 from pilothouse.apiserver.endpoints.patch import APPLY_PATCH, patch_function, read_patch_options, stored_owners
 from pilothouse.apiserver.endpoints.request_objects import read_built_in, read_object
-from pilothouse.apiserver.endpoints.update import Change, SubresourceStrategy, View, apply_change, read_stored
+from pilothouse.apiserver.endpoints.update import (
+    Change,
+    SubresourceStrategy,
+    SubresourceView,
+    apply_change,
+    read_stored,
+)
 from pilothouse.apiserver.field_errors import ErrorList
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.options import WriteOptions, read_write_options
@@ -117,7 +123,7 @@ async def update_scale(core: Core, call: Call) -> ObjectResult:
     reading = (call, options, call.info, "autoscaling", "v1", "Scale")
     scale = await core.long_work.run(call.size, read_built_in, *reading)
     check_name(call, scale.setdefault("metadata", {}))
-    _check_set(call, scale)
+    _check_replicas_present(call, scale)
     return await _update_replicas(core, call, lambda _current: scale, options)
 
 
@@ -131,7 +137,7 @@ async def patch_scale(core: Core, call: Call) -> ObjectResult:
 
     def desired(current: Object) -> Object:
         scale = apply(current)
-        _check_set(call, scale)
+        _check_replicas_present(call, scale)
         return scale
 
     return await _update_replicas(core, call, desired, options)
@@ -157,7 +163,7 @@ def _check_replicas(call: Call, scale: Object) -> None:
         raise errors.invalid("autoscaling", "Scale", call.name, [replicas_error])
 
 
-def _check_set(call: Call, scale: Object) -> None:
+def _check_replicas_present(call: Call, scale: Object) -> None:
     if call.info.custom is not None and _replicas(scale) == _NOT_SET:
         raise errors.bad_request(f'the spec replicas field "{call.info.custom.scale.spec_replicas}" cannot be empty')
 
@@ -174,7 +180,7 @@ async def _update_replicas(
         new_scale = desired(scale_of(call, obj, not_set=_NOT_SET))
         scale, owners = core.managed_fields.update_scale(call, live, new_scale, live_owners, options, is_apply=applied)
         if applied:
-            _check_set(call, scale)
+            _check_replicas_present(call, scale)
         meta = scale.get("metadata") or {}
         version = meta.get("resourceVersion")
         obj["metadata"]["resourceVersion"] = version if version not in (None, "", "0", live_revision) else live_revision
@@ -190,7 +196,7 @@ async def _update_replicas(
         _check_replicas(call, scale)
         _set_replicas(call, obj, _replicas(scale))
 
-    result = await apply_change(core, call, Change(apply=apply, main=True, view=View(read, write)), options)
+    result = await apply_change(core, call, Change(apply=apply, main=True, view=SubresourceView(read, write)), options)
     return _scale_result(call, msgspec.json.decode(result.value))
 
 

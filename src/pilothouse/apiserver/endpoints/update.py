@@ -152,7 +152,7 @@ class SubresourceStrategy(msgspec.Struct, frozen=True):
     steps: Sequence[Step] = ("object meta update", "update")
 
 
-class View(msgspec.Struct, frozen=True):
+class SubresourceView(msgspec.Struct, frozen=True):
     """The form in which a subresource is admitted, if it has another kind than the object (a Scale)."""
 
     read: Callable[[Object], Object]
@@ -176,7 +176,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Treat it as a change of the object itself, whatever the subresource."""
     builds_on_old: bool = True
     """Whether ``transform`` reads its argument."""
-    view: View | None = None
+    view: SubresourceView | None = None
     tracked: bool = True
     """Whether managedFields are updated."""
     with_owners: bool = False

@@ -73,8 +73,10 @@ def _decoded(mutated: Any, kind: str, api_version: str, custom: Any) -> Object:
                 f"{_SCHEME}"
             )
     definition = load().for_kind(group, version, kind)
-    if definition is None:
-        return dict(mutated)  # options of a CONNECT have no schema
+    if definition is None:  # options of a CONNECT have no schema
+        if not isinstance(mutated, dict):
+            raise errors.internal("the patched object is not an object")
+        return mutated
     try:
         document = decode_body(msgspec.json.encode(mutated), definition).document
         drop_empty(document, definition)

@@ -308,7 +308,8 @@ class MutatingWebhooks(Webhooks):
             patched = apply_json_patch(copy.deepcopy(versioned), operations)
         except PatchError as error:
             raise errors.internal(error.detail) from None
-        if info is not write.info:
+        # The kinds of subresources have one version.
+        if info is not write.info and write.obj["kind"] == write.info.kind:
             patched = await convert(self._core, info, write.info, patched)
         changed = replace_object(self._core, write, patched)
         patch = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": operations}

@@ -22,7 +22,7 @@ _LEFT_OUT = ("pilothouse.storage", "pilothouse.tracing", "pilothouse.plane.etcd_
 _log = Log("modules")
 
 
-async def load_rest(root: str = "pilothouse", *, left_out: Collection[str] = _LEFT_OUT) -> None:
+async def load_remaining_modules(root: str = "pilothouse", *, left_out: Collection[str] = _LEFT_OUT) -> None:
     """Load the modules of those packages of ``root`` of which the program uses any."""
     await asyncio.sleep(AFTER_SECONDS)
     for name in list(_missing(root, left_out)):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pilothouse.api import packaged
-from pilothouse.env.rest import AFTER_SECONDS, load_rest
+from pilothouse.env.remaining_modules import AFTER_SECONDS, load_remaining_modules
 
 ROOT = "program_of_a_test"
 
@@ -38,9 +38,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-async def test_the_rest_is_loaded_and_survives_its_files(program: Path) -> None:
+async def test_remaining_modules_are_loaded_and_survives_its_files(program: Path) -> None:
     __import__(f"{ROOT}.used.start")
-    await load_rest(ROOT, left_out=(f"{ROOT}.used.large",))
+    await load_remaining_modules(ROOT, left_out=(f"{ROOT}.used.large",))
     loaded = {name.removeprefix(f"{ROOT}.") for name in sys.modules if name.startswith(f"{ROOT}.")}
     assert loaded == {"used", "used.start", "used.later", "used.below", "used.below.deep"}
     shutil.rmtree(program)
