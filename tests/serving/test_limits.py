@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.serving.test_server import answer, connected, echo, exchange, get, read_body, read_head
@@ -190,31 +192,74 @@ async def test_unread_body_timeout() -> None:
             assert not await is_closed(reader, 0.4)
 
 
-async def test_non_reading_client_is_disconnected_and_slow_one_is_not() -> None:
-    async def large(_scope: Scope, _receive: Receive, send: Send) -> None:
-        headers = [(b"content-length", b"%d" % (400 * 65536))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        for _ in range(400):
-            await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+LARGE = 400 * 65536
 
-    async with Server(large, limits=Limits(stalled_seconds=0.3)) as server:
+
+async def large(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """An application whose response is larger than the buffers."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % LARGE)]})
+    for _ in range(400):
+        await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def test_non_reading_client_is_disconnected() -> None:
+    async with Server(large, limits=Limits(stalled_seconds=0.1)) as server:
         state = server._state
         assert state is not None
         with silent(server) as reader:
             reader.sendall(get())
             await until(lambda: state.tasks)
             await until(lambda: not state.tasks and not state.connections)
+
+
+@cases("stops_reading", {"slow": False, "stops in the middle": True})
+async def test_client_is_disconnected_once_it_does_not_read(
+    stops_reading: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer of the server fires whenever the client has read enough that the server could write, and after a client
+    that reads no more. In real time a busy machine would be taken for a client that does not read."""
+    loop, stalled_seconds = asyncio.get_running_loop(), 61.5
+    call_later, timers = loop.call_later, list[tuple[asyncio.TimerHandle, Callable[[], object]]]()
+
+    def record(delay: float, callback: Callable[..., object], *args: object, **context: Any) -> asyncio.TimerHandle:
+        handle = call_later(delay, callback, *args, **context)
+        if delay == stalled_seconds:
+            timers.append((handle, functools.partial(callback, *args)))
+        return handle
+
+    monkeypatch.setattr(loop, "call_later", record)
+
+    def fire() -> None:
+        handle, callback = timers.pop()
+        assert not timers, "one timer per connection"
+        handle.cancel()
+        callback()
+
+    async with Server(large, limits=Limits(stalled_seconds=stalled_seconds)) as server:
+        state = server._state
+        assert state is not None
         with silent(server) as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             reader.sendall(get())
-            received = 0
-            loop = asyncio.get_running_loop()
-            while received < 400 * 65536:
-                await asyncio.sleep(0.002)
+            await until(lambda: timers)
+            (connection,) = state.connections
+            received = fired = resumed = 0
+            while received < (LARGE // 2 if stops_reading else LARGE):
                 piece = await loop.sock_recv(reader, 1 << 16)
                 assert piece
                 received += len(piece)
+                if connection._resumed > resumed and not connection.writable.is_set():
+                    resumed = connection._resumed
+                    fire()
+                    fired += 1
+            assert fired > 1
+            if stops_reading:
+                await until(lambda: not connection.writable.is_set())
+                fire()
+                if timers:  # after it had fired, more could be written
+                    fire()
+                await until(lambda: not state.tasks and not state.connections)
 
 
 # Room

@@ -18,6 +18,7 @@ from pilothouse.scheduler.queueing_hints import (
     is_schedulable_after_pod_added,
     is_schedulable_after_pod_removed,
     is_schedulable_after_pod_update,
+    may_pod_update_help,
 )
 from pilothouse.semantics.pods import is_terminal
 
@@ -177,6 +178,8 @@ class EventHandlers:
         # A pod that was added only uses resources: it can only help cluster-wide plugins.
         cluster_wide = before is None
         if not self._queue.has_unschedulable_pods(cluster_wide=cluster_wide):
+            return
+        if before is not None and after is not None and not may_pod_update_help(before.pod_info, after.pod_info):
             return
         namespaces = self._framework.namespaces
 

@@ -68,7 +68,7 @@ def is_schedulable_after_node_change(pod_info: PodInfo, rejected_by: frozenset[s
     """Whether a node that was added, updated or deleted may help."""
     if not rejected_by or (change.taints and not rejected_by.isdisjoint(_WITHOUT_TAINT_HINT)):
         return True
-    return any(plugin in rejected_by and hint(pod_info, change) for plugin, hint in _NODE_HINTS.items())
+    return any(plugin in _NODE_HINTS and _NODE_HINTS[plugin](pod_info, change) for plugin in rejected_by)
 
 
 def is_schedulable_after_pod_added(
@@ -101,6 +101,14 @@ def is_schedulable_after_pod_removed(
             and node_volume_limits.is_schedulable_after_pod_removed(pod_info, removed)
         )
         or _is_schedulable_without_labels(pod_info, rejected_by, removed, namespaces)
+    )
+
+
+def may_pod_update_help(before: PodInfo, after: PodInfo) -> bool:
+    """Whether the update of a pod on a node is one that ``is_schedulable_after_pod_update`` is about: most are not, and
+    need not be compared with each waiting pod (upstream's ``PodSchedulingPropertiesChange``)."""
+    return before.labels != after.labels or any(
+        amount > after.requests.get(name, 0) for name, amount in before.requests.items()
     )
 
 

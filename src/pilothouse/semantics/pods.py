@@ -176,7 +176,8 @@ class _InEffect:
         highest: dict[str, str] = {} if self._infeasible else dict(requested)
         for amounts in granted:
             for name, text in amounts.items():
-                if name not in highest or parse_quantity(text) > parse_quantity(highest[name]):
+                other = highest.get(name)
+                if other is None or (text != other and parse_quantity(text) > parse_quantity(other)):
                     highest[name] = text
         return highest
 

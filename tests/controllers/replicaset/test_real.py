@@ -30,8 +30,12 @@ async def test_scale_adopt_and_release_with_the_bootstrap_role(env: Env, real_cl
         reported = (status.get("replicas"), status.get("observedGeneration"), len(owned()))
         return reported == (replicas, generation, replicas)
 
+    def reasons() -> set[str]:
+        return {event["reason"] for event in world.items(f"/api/v1/namespaces/{namespace}/events")}
+
+    # Before the controller: with two watches it might see the set first, and create three pods.
+    await world.request("POST", pods, {"metadata": {"name": "orphan", "labels": LABELS}, "spec": SPEC})
     async with world.controllers((DESCRIPTOR, None), user=f"replicaset-{os.getpid()}", roles=ROLES):
-        await world.request("POST", pods, {"metadata": {"name": "orphan", "labels": LABELS}, "spec": SPEC})
         template = {"metadata": {"labels": LABELS}, "spec": SPEC}
         spec = {"replicas": 3, "selector": {"matchLabels": LABELS}, "template": template}
         await world.request("POST", sets, {"metadata": {"name": "web"}, "spec": spec})
@@ -41,5 +45,6 @@ async def test_scale_adopt_and_release_with_the_bootstrap_role(env: Env, real_cl
         await world.until(lambda: reports(3) and "orphan" not in owned(), "another pod instead of the released one")
         await world.request("PATCH", f"{sets}/web", {"spec": {"replicas": 0}})
         await world.until(lambda: reports(0), "no pods")
-        events = world.items(f"/api/v1/namespaces/{namespace}/events")
-        assert {event["reason"] for event in events} == {"SuccessfulCreate", "SuccessfulDelete"}
+        # Events are written after the status.
+        await world.until(lambda: "SuccessfulDelete" in reasons(), "the event of a deletion")
+        assert reasons() == {"SuccessfulCreate", "SuccessfulDelete"}

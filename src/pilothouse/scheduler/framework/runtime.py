@@ -18,13 +18,13 @@ from pilothouse.scheduler.plugins import (
     node_ports,
     node_resources_fit,
     node_unschedulable,
+    node_volume_limits,
     pod_topology_spread,
     taint_toleration,
     volume_restrictions,
     volume_zone,
 )
 from pilothouse.scheduler.plugins.interpod_affinity import NamespaceLister
-from pilothouse.scheduler.plugins.node_volume_limits import NodeVolumeLimits
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims
 
@@ -48,18 +48,17 @@ def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
 class CycleState:
     """What PreFilter computed for one pod, as of now: None for plugins that reject no node."""
 
-    __slots__ = ("features", "interpod_affinity", "limits", "pod_info", "pod_topology_spread", "restriction", "volumes")
+    __slots__ = ("features", "interpod_affinity", "limits", "pod_topology_spread", "restriction", "volumes")
 
     def __init__(
         self,
         pod_info: PodInfo,
         volumes: PodVolumeClaims | None,
-        limits: NodeVolumeLimits | None,
+        limits: node_volume_limits.PreFilterState | None,
         restriction: Status | None,
         spread: pod_topology_spread.PreFilterState | None,
         affinity: interpod_affinity.PreFilterState | None,
     ) -> None:
-        self.pod_info = pod_info
         self.features = node_declared_features.required_features(pod_info.pod.spec)
         self.volumes = volumes
         self.limits = limits
@@ -74,7 +73,7 @@ class CycleState:
             return None
         status = self.restriction
         if status is None and self.limits is not None:
-            status = self.limits.filter_node(self.pod_info, node_info)
+            status = self.limits.filter_node(node_info)
         if status is None:
             status = volumes.filter_node(node_info.node)
         if status is None and volumes.topologies:
@@ -122,7 +121,7 @@ class Framework:
         volumes = self.pod_volume_claims(pod_info)
         restriction = limits = None
         if volumes is not None and self._volume_binder is not None:
-            limits = self._volume_binder.volume_limits
+            limits = self._volume_binder.volume_limits.pre_filter(pod_info)
             if volumes.read_write_once_pod_claims:
                 restriction = volume_restrictions.filter_pod(cache, volumes.read_write_once_pod_claims)
         return CycleState(pod_info, volumes, limits, restriction, spread, affinity or None)

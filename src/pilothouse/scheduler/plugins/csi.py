@@ -42,7 +42,7 @@ class CSIManager:
         self._started: dict[str, SharedInformer[Any]] = {}
         self.started = False
         self.on_change: Callable[[], None] = lambda: None
-        """Called after every change."""
+        """Called after every change that may make a pod schedulable."""
 
     async def start(self) -> None:
         """Start the informers, and wait until they have synced."""
@@ -54,9 +54,11 @@ class CSIManager:
                 informer.cache.add_index(_NODE_INDEX, _node_of)
             if kind is CSI_STORAGE_CAPACITIES:
                 informer.cache.add_index(_CLASS_INDEX, _class_of)
+            # As upstream, attachments only matter when they are deleted: an added one takes room.
+            frees_only = kind is VOLUME_ATTACHMENTS
             informer.add_handler(
-                lambda _object, _initial: self.on_change(),
-                lambda _old, _object: self.on_change(),
+                None if frees_only else lambda _object, _initial: self.on_change(),
+                None if frees_only else lambda _old, _object: self.on_change(),
                 lambda _object, _unknown: self.on_change(),
                 resync_seconds=0.0,
             )

@@ -6,7 +6,7 @@ As kube-scheduler v1.36 ``plugins/imagelocality``.
 from collections.abc import Sequence
 
 from pilothouse.scheduler.backend.cache import Cache
-from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.framework.types import PodInfo, take
 from pilothouse.scheduler.plugins.normalize_score import MAX_NODE_SCORE
 
 _MB = 1024 * 1024
@@ -24,18 +24,17 @@ def score_nodes(cache: Cache, pod_info: PodInfo, positions: Sequence[int]) -> li
     images = [container.image for container in (*spec.init_containers, *spec.containers)]
     containers = len(images)
     images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
-    sums: dict[str, int] = {}
-    for image in images:
-        state = cache.image_states.get(normalized_image_name(image))
-        if state is not None:
-            scaled = int(state.size * (len(state.nodes) / len(cache.nodes)))
-            for name in state.nodes:
-                sums[name] = sums.get(name, 0) + scaled
-    score_of = {name: score for name, total in sums.items() if (score := _score(total, containers))}
-    if not score_of:
+    states = [state for image in images if (state := cache.image_states.get(normalized_image_name(image))) is not None]
+    if not states:
         return None
-    node_names = cache.node_names
-    return [score_of.get(node_names[i], 0) for i in positions]
+    names = take(cache.node_names, positions)
+    sums = [0] * len(names)
+    for state in states:
+        scaled = int(state.size * (len(state.nodes) / len(cache.nodes)))
+        nodes = state.nodes
+        sums = [total + scaled if name in nodes else total for total, name in zip(sums, names, strict=True)]
+    score_of = {total: _score(total, containers) for total in set(sums)}
+    return [score_of[total] for total in sums] if any(score_of.values()) else None
 
 
 def _score(total: int, containers: int) -> int:

@@ -31,25 +31,26 @@ class NodeVolumeLimits:
         self._volume_id = volume_id
         self._find_volume = find_volume
 
-    def filter_node(self, pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
-        """Reject a node to which not all volumes of the pod can be attached."""
-        limits = self._csi.volume_limits(node_info.name)
-        if not limits:
-            return None
+    def pre_filter(self, pod_info: PodInfo) -> "PreFilterState | None":
+        """The state of the filter for one pod; None if none of its volumes is counted."""
         new = self._volumes(pod_info)
-        if limits.keys().isdisjoint(driver for driver, _handle in new):
+        return PreFilterState(self, new) if new else None
+
+    def filter_node(self, new: frozenset[VolumeId], drivers: frozenset[str], node_info: NodeInfo) -> Status | None:
+        """Reject a node to which not all of these volumes of these drivers can be attached."""
+        limits = self._csi.volume_limits(node_info.name)
+        if limits.keys().isdisjoint(drivers):
             return None
         on_node: set[VolumeId] = set()
         for pod_state in node_info.pods.values():
             if pod_state.pod_info.claim_names:
                 on_node |= self._volumes(pod_state.pod_info)
-        new -= on_node
         attached = on_node | self._attached(node_info.name)
-        return MAX_VOLUME_COUNT_EXCEEDED if _exceeds(limits, new, attached) else None
+        return MAX_VOLUME_COUNT_EXCEEDED if _exceeds(limits, new - on_node, attached) else None
 
-    def _volumes(self, pod_info: PodInfo) -> set[VolumeId]:
+    def _volumes(self, pod_info: PodInfo) -> frozenset[VolumeId]:
         ids = (self._volume_id(f"{pod_info.namespace}/{name}") for name in pod_info.claim_names)
-        return {one for one in ids if one is not None}
+        return frozenset(one for one in ids if one is not None)
 
     def _attached(self, node_name: str) -> set[VolumeId]:
         attached = set()
@@ -60,7 +61,22 @@ class NodeVolumeLimits:
         return attached
 
 
-def _exceeds(limits: Mapping[str, int], new: set[VolumeId], attached: set[VolumeId]) -> bool:
+class PreFilterState:
+    """The volumes of one pod, which are looked up once for all nodes."""
+
+    __slots__ = ("_drivers", "_limits", "_new")
+
+    def __init__(self, limits: NodeVolumeLimits, new: frozenset[VolumeId]) -> None:
+        self._limits = limits
+        self._new = new
+        self._drivers = frozenset(driver for driver, _handle in new)
+
+    def filter_node(self, node_info: NodeInfo) -> Status | None:
+        """Reject a node to which not all volumes of the pod can be attached."""
+        return self._limits.filter_node(self._new, self._drivers, node_info)
+
+
+def _exceeds(limits: Mapping[str, int], new: frozenset[VolumeId], attached: set[VolumeId]) -> bool:
     drivers = {driver for driver, _handle in new}
     return any(
         sum(one[0] == driver for one in new) + sum(one[0] == driver for one in attached) > limits[driver]

@@ -119,6 +119,8 @@ class PodVolumeClaims:
     def _bind_or_provision(self, node: Node, labels: Mapping[str, str]) -> PodVolumes | str:
         """A volume for each unbound claim, smallest claim first; the remaining claims are to be provisioned. Or why the
         node cannot have them."""
+        if not self._unbound:
+            return PodVolumes(node.metadata.name)
         static_bindings: list[tuple[PersistentVolume, PersistentVolumeClaim]] = []
         to_provision = [unbound for unbound in self._unbound if unbound.selected_node]
         if any(unbound.selected_node != node.metadata.name for unbound in to_provision):
