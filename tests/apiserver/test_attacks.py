@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.apiserver.attacks import admission, bodies, requests
+from tests.apiserver.attacks import admission, bodies, pods, requests
 from tests.apiserver.attacks.attacked_plane import Attack, AttackedPlane, Slow
 
-ATTACKS = sorted([*requests.ATTACKS, *bodies.ATTACKS, *admission.ATTACKS], key=lambda attack: attack.flags)
+ATTACKS = sorted(
+    [*requests.ATTACKS, *bodies.ATTACKS, *admission.ATTACKS, *pods.ATTACKS], key=lambda attack: attack.flags
+)
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,6 +1,7 @@
 """Decoding bodies with the schema: upstream's errors (kubernetes v1.36, sigs.k8s.io/json)."""
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -296,6 +297,26 @@ def test_json_syntax_errors_are_gos(body: bytes, message: str) -> None:
     assert caught.value.message == message
     with pytest.raises(BodySyntaxError):
         decode_untyped(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"a":[' + b"0," * 1_000_000, "unexpected end of JSON input"),
+        (b'{"a":[' + b"0," * 1_000_000 + b"0}", "invalid character '}' at position 2000007"),
+        (b'{"a":[' + b"0," * 1_000_000 + b"NaN]}", "invalid character 'N' looking for beginning of value"),
+        (b'{"a":[' + b'"a",' * 500_000 + b'"a', "unexpected end of JSON input"),
+        (b'{"a":"' + b"\\n" * 1_000_000, "unexpected end of JSON input"),
+    ],
+    ids=["truncated", "bracket", "NaN", "string", "escapes"],
+)
+def test_syntax_errors_of_large_bodies_are_found_soon(body: bytes, message: str) -> None:
+    """A scan that knows what Go expects took seconds."""
+    began = time.process_time()
+    with pytest.raises(BodySyntaxError) as caught:
+        decode_untyped(body)
+    assert time.process_time() - began < 0.5
+    assert caught.value.message == message
 
 
 def test_deep_nesting_is_an_error() -> None:

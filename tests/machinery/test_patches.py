@@ -74,6 +74,14 @@ def test_json_patch_length_is_bounded() -> None:
         apply_json_patch({}, [op("add", "/a", value=1)] * (MAX_OPERATIONS + 1))
 
 
+def test_moved_items_are_bounded() -> None:
+    document = {"a": [0] * 20_000}
+    for operation in (op("add", "/a/0", value=0), op("remove", "/a/0"), op("move", "/a/-", **{"from": "/a/0"})):
+        with pytest.raises(PatchTooLarge, match="move more than 100000000 items of lists: replace the lists"):
+            apply_json_patch(document, [operation] * 9_000)
+    assert len(apply_json_patch(document, [op("add", "/a/-", value=0)] * 9_000)["a"]) == 29_000
+
+
 def test_copied_size_is_bounded() -> None:
     """Each of forty copies of a map into itself would double it."""
     document = {"a": {"x": "y" * 1000}}

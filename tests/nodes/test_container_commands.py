@@ -1,6 +1,8 @@
 """Run time, exit code and output of containers by their commands, and commands that are not interpreted."""
 
 import math
+import time
+import tracemalloc
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +31,8 @@ def script(text: str) -> tuple[str, ...]:
         "the sum of durations": (("sleep", "1m", "2s"), (62.0, 0)),
         "an hour": (("sleep", "1h"), (3600.0, 0)),
         "infinity": (("sleep", "infinity"), (FOREVER, 0)),
+        "longer than a float": (script(f"sleep {'9' * 400}; echo x"), (FOREVER, 0)),
+        "longer than all times": (("sleep", "9" * 12), (FOREVER, 0)),
         "invalid duration": (("sleep", "long"), (0.0, 1)),
         "unknown variable": (("sleep", "$(SECONDS)"), OPEN),
         "true": (("true",), (0.0, 0)),
@@ -233,6 +237,46 @@ def test_the_output_of_a_loop_is_bounded() -> None:
     assert result is not None
     assert result.output[:2] == ((0.0, "x"), (1.0, "x"))
     assert 100 < len(result.output) < 10_000
+
+
+@cases(
+    "words",
+    {
+        "a loop over millions of numbers": script(
+            "for i in $(seq 999); do for j in $(seq 1 999999); do break; done; done"
+        ),
+        "empty words": script("for i in $(seq 1 1999); do : " + '"" ' * 10_000 + "; done"),
+        "assignments of unknown values": script("for i in $(seq 1 999); do " + "a=* " * 8_000 + "; done"),
+        "redirections": script("for i in $(seq 1 1999); do : " + "<a " * 10_000 + "; done"),
+        "a long loop in the background": script(
+            "for i in $(seq 1 600); do while true; do foo " + "a " * 5_000 + "; done & done"
+        ),
+        "variables of subshells": script(
+            " ".join(f"a{number}=" for number in range(4_000)) + "; for i in $(seq 1 999); do ( : ); done"
+        ),
+        "a script of many commands": script("true;" * 6_000),
+        "a long script, again and again": script(
+            f"a='{'true;' * 5_000}'; for i in $(seq 1 999); do sh -c \"$a\"; done"
+        ),
+        "programs that run programs": ("env",) * 300 + ("",) * 400_000,
+        "references to a long value": ("echo", *["$(A)" * 8_000] * 40),
+    },
+)
+def test_no_command_takes_long(words: tuple[str, ...]) -> None:
+    """Each took seconds, or hundreds of megabytes."""
+    began = time.process_time()
+    outcome_of(words, (("A", "x" * 1_000),))
+    assert time.process_time() - began < 0.25
+
+
+def test_references_of_the_environment_are_expanded_within_a_limit() -> None:
+    variables = [Variable("A", "x" * 1_000), Variable("B", "$(A)" * 1_000_000), Variable("C", "$(A)!")]
+    tracemalloc.start()
+    try:
+        assert dict(environment_of(ObjectMeta(), variables)) == {"A": "x" * 1_000, "C": "x" * 1_000 + "!"}
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def test_outcomes_of_long_commands_are_not_cached() -> None:

@@ -19,6 +19,10 @@ TEST_FAILED = "test failed"
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """The limit of JSON added by all ``copy`` operations of a patch (apiserver ``pkg/server/config.go``, v0.36,
 ``JSONPatchMaxCopyBytes``): twenty copies of a document into itself would multiply it by a million."""
+MAX_MOVED_ITEMS = 100_000_000
+"""How many items of lists may move by all insertions and removals before them: ten thousand at the start of a list of a
+million would take seconds."""
+_NOT_OPERATIONS = "error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch"
 
 
 def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
@@ -27,13 +31,15 @@ def apply_json_patch(document: Any, operations: Sequence[Mapping[str, Any]]) -> 
     The arguments are not changed; the result shares unchanged parts with them. Raises ``PatchSyntaxError`` if
     ``operations`` is not a list of objects, ``PatchTooLarge`` if there are too many, else ``PatchNotApplicable``.
     """
-    if not isinstance(operations, list | tuple) or not all(isinstance(o, dict) for o in operations):
-        raise PatchSyntaxError("error decoding patch: json: cannot unmarshal into Go value of type jsonpatch.Patch")
+    if not isinstance(operations, list | tuple):
+        raise PatchSyntaxError(_NOT_OPERATIONS)
     if len(operations) > MAX_OPERATIONS:
         raise PatchTooLarge(
             "Request entity too large: "
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         )
+    if not all(isinstance(operation, dict) for operation in operations):
+        raise PatchSyntaxError(_NOT_OPERATIONS)
     draft = _Draft(document)
     for operation in operations:
         _apply(draft, operation)
@@ -56,6 +62,7 @@ class _Draft:
         self.root = document
         self.copied_bytes = 0
         """The size of the JSON added by ``copy`` operations."""
+        self._moved_items = 0
         self._own: dict[int, Any] = {}
         """The ids of the containers that are not shared. Their parents are among them."""
 
@@ -91,6 +98,36 @@ class _Draft:
             if container is not None:
                 unvisited.extend(container.values() if isinstance(container, dict) else container)
         return value
+
+    def insert(self, container: Any, key: str, value: Any) -> None:
+        """Add a member, or an item before another one. Raises ``_KeyError``."""
+        if isinstance(container, dict):
+            container[key] = value
+        elif key == "-":
+            container.append(value)
+        else:
+            index = _index(container, key, one_more=True)
+            self._count_moved(len(container) - index)
+            container.insert(index, value)
+
+    def delete(self, container: Any, key: str) -> None:
+        """Remove a member or an item. Raises ``_KeyError``."""
+        if isinstance(container, list):
+            index = _index(container, key)
+            self._count_moved(len(container) - index)
+            del container[index]
+        elif key in container:
+            del container[key]
+        else:
+            raise _KeyError(f"Unable to remove nonexistent key: {key}: missing value")
+
+    def _count_moved(self, items: int) -> None:
+        self._moved_items += items
+        if self._moved_items > MAX_MOVED_ITEMS:
+            raise PatchTooLarge(
+                "Request entity too large: the insertions and removals of the JSON patch move more than "
+                f"{MAX_MOVED_ITEMS} items of lists: replace the lists"
+            )
 
     def _owned(self, container: Any) -> Any:
         if id(container) in self._own:
@@ -171,28 +208,10 @@ def _get(container: Any, key: str) -> Any:
     return container.get(key)
 
 
-def _insert(container: Any, key: str, value: Any) -> None:
-    if isinstance(container, dict):
-        container[key] = value
-    elif key == "-":
-        container.append(value)
-    else:
-        container.insert(_index(container, key, one_more=True), value)
-
-
-def _delete(container: Any, key: str) -> None:
-    if isinstance(container, list):
-        del container[_index(container, key)]
-    elif key in container:
-        del container[key]
-    else:
-        raise _KeyError(f"Unable to remove nonexistent key: {key}: missing value")
-
-
 def _add(draft: _Draft, path: str, value: Any) -> None:
     try:
         container, key = draft.open(path)
-        _insert(container, key, value)
+        draft.insert(container, key, value)
     except _Missing:
         raise PatchNotApplicable(
             f'add operation does not apply: doc is missing path: "{path}": missing value'
@@ -204,7 +223,7 @@ def _add(draft: _Draft, path: str, value: Any) -> None:
 def _remove(draft: _Draft, path: str) -> None:
     try:
         container, key = draft.open(path)
-        _delete(container, key)
+        draft.delete(container, key)
     except _Missing:
         reason = f'remove operation does not apply: doc is missing path: "{path}": missing value'
         raise PatchNotApplicable(reason) from None
@@ -238,13 +257,13 @@ def _move(draft: _Draft, operation: Mapping[str, Any]) -> None:
         raise PatchNotApplicable(reason) from None
     try:
         value = _get(container, key)
-        _delete(container, key)
+        draft.delete(container, key)
     except _KeyError as error:
         raise PatchNotApplicable(f"error in move for path: '{key}': {error}") from None
     path = _path(operation)
     try:
         container, key = draft.open(path)
-        _insert(container, key, value)
+        draft.insert(container, key, value)
     except _Missing:
         reason = f"move operation does not apply: doc is missing destination path: {path}: missing value"
         raise PatchNotApplicable(reason) from None
@@ -271,7 +290,7 @@ def _copy(draft: _Draft, operation: Mapping[str, Any]) -> None:
     shared = draft.share(value)
     try:
         container, key = draft.open(path)
-        _insert(container, key, shared)
+        draft.insert(container, key, shared)
     except _Missing:
         reason = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
         raise PatchNotApplicable(reason) from None

@@ -105,15 +105,15 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
     ends = spec.restart_policy in ("Never", "OnFailure")
     inherited = reader if own else None
     scripts = (
-        *(_script(pod, container, profile, inherited, _INIT) for container in spec.init_containers),
+        *(_script(pod, container, profile, inherited, _INIT, at) for at, container in enumerate(spec.init_containers)),
         *(
-            _script(pod, container, profile, inherited, _JOB if owned else _ENDS if ends else _STAYS)
-            for container in spec.containers
+            _script(pod, container, profile, inherited, _JOB if owned else _ENDS if ends else _STAYS, at)
+            for at, container in enumerate(spec.containers)
         ),
     )
     ephemeral = tuple(
-        (container.name, _script(pod, container, profile, inherited, _EPHEMERAL))
-        for container in spec.ephemeral_containers
+        (container.name, _script(pod, container, profile, inherited, _EPHEMERAL, at))
+        for at, container in enumerate(spec.ephemeral_containers)
     )
     if not own:
         return Behaviour(
@@ -148,13 +148,17 @@ _INIT, _JOB, _ENDS, _STAYS, _EPHEMERAL = "init", "job", "ends", "stays", "epheme
 """The role of a container, which determines how it ends by default."""
 
 
-def _script(pod: NodePod, container: NodeContainer, profile: Profile, own: "_Reader | None", role: str) -> Script:
+def _script(
+    pod: NodePod, container: NodeContainer, profile: Profile, own: "_Reader | None", role: str, position: int
+) -> Script:
     sidecar = role == _INIT and container.restart_policy == "Always"
     prepares = role == _INIT and not sidecar
     pull = _pull_failure(container) if profile.commands else None
     words = (*container.command, *container.args)
     interpreted = words and profile.commands and not _is_scripted(container, own, role)
-    plain = _plain_outcome(pod, container, words) if interpreted else None
+    plain = (
+        _plain_outcome(pod, container, words) if interpreted and position < container_commands.MAX_CONTAINERS else None
+    )
     seconds = math.inf if plain is not None else _usual_seconds(container, profile, words, _STAYS if sidecar else role)
     probe, startup = container.readiness_probe, container.startup_probe
     unready = max(profile.ready_delay, float(probe.initial_delay_seconds) if probe is not None else 0.0)

@@ -13,7 +13,11 @@ from pilothouse.nodes.container_environment import Environment, expand
 from pilothouse.nodes.shell import Result, Value, run_words
 from pilothouse.nodes.shell_words import Unclear
 
+MAX_CONTAINERS = 10
+"""The commands of more containers of a pod (or init containers) are not interpreted: each may take milliseconds."""
 _MAX_LINES = 1000
+_LONGEST = 1 << 16
+"""The behavior of a command with more words and characters, before or after its expansion, is not derived."""
 _LONGEST_CACHED = 4096
 
 SERVERS = frozenset(
@@ -62,10 +66,14 @@ def _outcome(words: tuple[str, ...], environment: Environment) -> Outcome | None
         return None
     if _server_of(words):
         return Outcome(float("inf"), 0)
+    room = _LONGEST - len(words)
+    if room < sum(map(len, words)):
+        return None
     known = dict(environment)
     values: list[Value] = []
     for position, word in enumerate(words):
-        expanded = expand(word, known)
+        expanded = expand(word, known, room)
+        room -= len(expanded or word)
         # What is no reference for the kubelet is a command substitution for the shell.
         values.append(word if expanded is None and _is_script(words, position) else expanded)
     try:

@@ -24,7 +24,7 @@ def environment_of(metadata: ObjectMeta, variables: Sequence[Variable] | None) -
     """The known variables of a container: ``variables`` are its ``env``, ``metadata`` is that of its pod."""
     known: dict[str, str] = {}
     for variable in (variables or ())[:_MOST]:
-        value = expand(variable.value, known)
+        value = expand(variable.value, known, _LONGEST)
         if variable.value_from is not None:
             field = variable.value_from.field_ref
             value = None if field is None else _field(metadata, field.field_path)
@@ -35,11 +35,14 @@ def environment_of(metadata: ObjectMeta, variables: Sequence[Variable] | None) -
     return tuple(known.items())
 
 
-def expand(text: str, known: Mapping[str, str]) -> str | None:
-    """The text with its references (``$(NAME)``), None if one of them is unknown."""
+def expand(text: str, known: Mapping[str, str], longest: int) -> str | None:
+    """The text with its references (``$(NAME)``), None if one of them is unknown, or if it would be too long."""
+    if len(text) > longest:
+        return None
     if "$(" not in text:
         return text
-    if any(name not in known for name in REFERENCE.findall(text)):
+    names = REFERENCE.findall(text)
+    if any(name not in known for name in names) or len(text) + sum(len(known[name]) for name in names) > longest:
         return None
     return REFERENCE.sub(lambda match: known[match[1]], text).replace("$$", "$")
 

@@ -98,7 +98,7 @@ def _output(pod: Mapping[str, Any], container: str) -> Sequence[tuple[float, str
     if any(f"{PREFIX}{key}{name}" in own for key in _SCRIPTED for name in ("", f".{container}")):
         return ()
     for field in _CONTAINERS:
-        for spec in (pod.get("spec") or {}).get(field) or ():
+        for spec in ((pod.get("spec") or {}).get(field) or ())[: container_commands.MAX_CONTAINERS]:
             words = (*(spec.get("command") or ()), *(spec.get("args") or ()))
             if spec.get("name") == container and words:
                 outcome = container_commands.outcome_of(words, _environment(pod, spec))

@@ -7,7 +7,7 @@ the number of commands and the text that they produce are limited.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -28,10 +28,16 @@ from pilothouse.nodes.shell_syntax import (
 from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
 
 MAX_SCRIPT_LENGTH = 32_768
+MAX_TOKENS = 2_000
+"""How many words and operators a script and the scripts that it runs may have together."""
 MAX_COMMANDS = 2_000
 MAX_TEXT = 1 << 18
 """How many characters all words and lines of output may have after expansion: ``a=$a$a`` doubles a variable."""
+_PIECE = 8
+"""What a piece of a word counts, in characters: empty words take time, too."""
 MAX_SHELL_DEPTH = 5
+MAX_SECONDS = 1e9
+"""A script that sleeps longer, 31 years, does not end: later times cannot be computed."""
 TERMINATION_LOG = "/dev/termination-log"
 
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/proc/1/fd/1", "/proc/1/fd/2", "/proc/self/fd/1", "/proc/self/fd/2")
@@ -47,7 +53,6 @@ _QUICK = frozenset(
 )  # fmt: skip
 """Programs that take no time and mostly succeed."""
 _ENDLESS = ("yes", "top")
-_LEAVES = ("break", "exit", "return", "exec", "kill")
 
 Value = str | None
 """The text of a word, None if it cannot be determined."""
@@ -94,6 +99,14 @@ class _Leave(Exception):
         self.goes_on = goes_on
 
 
+class _Used(msgspec.Struct):
+    """What a script has used so far, with all of its shells."""
+
+    commands: int = 0
+    text: int = 0
+    tokens: int = 0
+
+
 class Shell:
     """One shell, and its state."""
 
@@ -102,11 +115,10 @@ class Shell:
         self.status = 0
         self._output: list[tuple[float, str]] = parent._output if parent else []
         self._message: list[str] = parent._message if parent else []
-        self._commands: list[int] = parent._commands if parent else [0]
-        self._texts: list[int] = parent._texts if parent else [0]
-        """The number of characters so far."""
+        self._used: _Used = parent._used if parent else _Used()
         self._environment: Mapping[str, str] = parent._environment if parent else environment or {}
         self._variables: dict[str, Value] = dict(parent._variables if parent else self._environment)
+        self._count(len(self._variables))
         self._exits_on_error: bool = parent._exits_on_error if parent else False
         self._depth: int = parent._depth if parent else 0
         self._background: list[float | None] = []
@@ -125,7 +137,9 @@ class Shell:
     def run_text(self, script: str) -> None:
         if len(script) > MAX_SCRIPT_LENGTH:
             raise Unclear("too long")
-        self._list(parse(tokens(script)), tested=False)
+        words = tokens(script, MAX_TOKENS - self._used.tokens)
+        self._used.tokens += len(words)
+        self._list(parse(words), tested=False)
 
     def _until_exit(self, run: Callable[[], object]) -> None:
         try:
@@ -177,8 +191,8 @@ class Shell:
     # Commands
 
     def _command(self, command: Command, *, tested: bool) -> None:
-        self._commands[0] += 1
-        if self._commands[0] > MAX_COMMANDS:
+        self._used.commands += 1
+        if self._used.commands > MAX_COMMANDS:
             raise _TooMuch("too many commands")
         match command:
             case Simple():
@@ -227,7 +241,7 @@ class Shell:
                 raise _Forever from None
             except Unclear:
                 # Whatever it does in there, it does it again.
-                if endless and not _may_leave(loop.body):
+                if endless and not loop.leaves:
                     raise _Forever from None
                 raise
             last = self.status
@@ -250,10 +264,10 @@ class Shell:
             return leave.goes_on
         return True
 
-    def _values(self, word: Word) -> list[str]:
+    def _values(self, word: Word) -> Iterable[str]:
         """The words that a word becomes in a ``for``."""
         if len(word.pieces) == 1 and (match := _SEQUENCE.fullmatch(word.pieces[0][1])):
-            return [str(number) for number in range(int(match[1] or 1), int(match[2]) + 1)]
+            return map(str, range(int(match[1] or 1), int(match[2]) + 1))
         value = self._value(word)
         if value is None or (not word.quoted and ("{" in value or any(kind == VARIABLE for kind, _ in word.pieces))):
             raise Unclear("words that depend on something")
@@ -262,6 +276,7 @@ class Shell:
     # Words
 
     def _value(self, word: Word) -> Value:
+        self._count(_PIECE * len(word.pieces))
         texts = []
         for kind, text in word.pieces:
             value = text if kind == TEXT else self._variable(text, kind)
@@ -271,10 +286,13 @@ class Shell:
         return "".join(texts)
 
     def _counted(self, text: str) -> str:
-        self._texts[0] += len(text)
-        if self._texts[0] > MAX_TEXT:
-            raise _TooMuch("too much text")
+        self._count(len(text))
         return text
+
+    def _count(self, characters: int) -> None:
+        self._used.text += characters
+        if self._used.text > MAX_TEXT:
+            raise _TooMuch("too much text")
 
     def _variable(self, name: str, kind: str) -> Value:
         if kind != VARIABLE:
@@ -283,6 +301,7 @@ class Shell:
 
     def _shown(self, word: Word) -> str:
         """The word with its expansions; unknown parts stay as in the script."""
+        self._count(_PIECE * len(word.pieces))
         shown = []
         for kind, text in word.pieces:
             value = text if kind == TEXT else self._variable(text, kind)
@@ -303,6 +322,7 @@ class Shell:
 
     def _redirected(self, redirections: tuple[Redirection, ...], run: Callable[[], object]) -> None:
         kept = self._output
+        self._count(len(redirections))
         for redirection in redirections:
             if redirection.operator.text in ("<", "<&"):
                 continue
@@ -328,6 +348,7 @@ class Shell:
         first, arguments = words[0], list(words[1:])
         if first is None:
             raise Unclear("a program whose name depends on something")
+        self._count(len(words))  # env env env … passes all of them on each time
         name = first.rpartition("/")[2] if first.startswith("/") else first
         output = output or [argument or "" for argument in arguments]
         match name:
@@ -380,6 +401,8 @@ class Shell:
                 self.status = 1
                 return
         self.seconds += seconds
+        if self.seconds > MAX_SECONDS:
+            raise _Forever
         self.status = int(not arguments)
 
     def _exit(self, arguments: Sequence[Value]) -> None:
@@ -479,12 +502,3 @@ def _is_constant(condition: CommandList, name: str) -> bool:
             return word.keyword == name or (name == "true" and word.keyword in (":", "1"))
         case _:
             return False
-
-
-def _may_leave(body: object) -> bool:
-    """Whether the command contains something that could end a loop, at any depth."""
-    if isinstance(body, Word):
-        return body.keyword in _LEAVES
-    if isinstance(body, msgspec.Struct):
-        return any(_may_leave(getattr(body, field)) for field in body.__struct_fields__)
-    return isinstance(body, tuple) and any(map(_may_leave, body))

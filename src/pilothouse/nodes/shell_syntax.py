@@ -5,6 +5,7 @@ Simple commands with assignments and redirections, lists, pipelines, groups, sub
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ _MAX_DEPTH = 20
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
 _REDIRECTIONS = (">", ">>", ">|", "<", ">&", "<&", "&>")
 _RESERVED = ("case", "function", "select", "[[", "coproc", "time")
+_LEAVES = ("break", "exit", "return", "exec", "kill")
 _CLOSING = ("then", "else", "elif", "fi", "do", "done", "}", "esac")
 
 
@@ -73,6 +75,8 @@ class While(msgspec.Struct, frozen=True):
     condition: CommandList
     body: CommandList
     until: bool
+    leaves: bool
+    """Whether the body contains something that could end the loop, at any depth."""
 
 
 class For(msgspec.Struct, frozen=True):
@@ -100,6 +104,7 @@ class _Parser:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
+        self._leaving = [at for at, token in enumerate(tokens) if isinstance(token, Word) and token.keyword in _LEAVES]
 
     @property
     def at_end(self) -> bool:
@@ -199,7 +204,10 @@ class _Parser:
             case "while" | "until":
                 self._at += 1
                 condition = self._body(("do",))
-                return While(condition, self._do(), keyword == "until")
+                began = self._at
+                body = self._do()
+                leaves = bisect_left(self._leaving, began) < bisect_left(self._leaving, self._at)
+                return While(condition, body, keyword == "until", leaves)
             case "for":
                 return self._for()
         return self._simple()

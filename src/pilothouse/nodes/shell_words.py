@@ -6,6 +6,7 @@ arithmetic) is kept with that part marked, because usually it does not matter.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -42,11 +43,16 @@ _ENDS_WORD = " \t\n;&|()<>"
 _NAME = re.compile(r"[A-Za-z_]\w*|[?0-9@*#$!-]", re.ASCII)
 _BRACED = re.compile(r"\{(\w+|[?@*#$!-])\}", re.ASCII)
 _GLOBS = "*?"
+_PLAIN = re.compile(r"[^ \t\n;&|()<>'\"\\$`*?]+")
+_PLAIN_QUOTED = re.compile(r'[^"\\$`]+')
 
 
-def tokens(script: str) -> list[Token]:
-    """The script taken apart. Raises ``Unclear``."""
-    return list(_Reader(script).tokens())
+def tokens(script: str, max_tokens: int) -> list[Token]:
+    """The script taken apart, into at most ``max_tokens``. Raises ``Unclear``."""
+    found = list(islice(_Reader(script).tokens(), max_tokens + 1))
+    if len(found) > max_tokens:
+        raise Unclear("too many words")
+    return found
 
 
 class _Reader:
@@ -95,9 +101,11 @@ class _Reader:
                 self._at += 2
             elif here in "$`":
                 self._read_expansion(pieces)
-            else:
-                self._add(pieces, UNKNOWN if here in _GLOBS else TEXT, here)
+            elif here in _GLOBS:
+                self._add(pieces, UNKNOWN, here)
                 self._at += 1
+            else:
+                self._read_plain(pieces, _PLAIN)
         word = Word(tuple(pieces), quoted)
         if word.keyword.isdecimal() and self._script[self._at : self._at + 1] in ("<", ">"):
             return self._operator(word.keyword)
@@ -108,6 +116,12 @@ class _Reader:
             pieces[-1] = (TEXT, pieces[-1][1] + text)
         else:
             pieces.append((kind, text))
+
+    def _read_plain(self, pieces: list[tuple[str, str]], plain: re.Pattern[str]) -> None:
+        match = plain.match(self._script, self._at)
+        assert match is not None, "all other characters have been read"
+        self._add(pieces, TEXT, match[0])
+        self._at = match.end()
 
     def _until(self, quote: str) -> str:
         end = self._script.find(quote, self._at + 1)
@@ -134,8 +148,7 @@ class _Reader:
             elif here in "$`":
                 self._read_expansion(pieces)
             else:
-                self._add(pieces, TEXT, here)
-                self._at += 1
+                self._read_plain(pieces, _PLAIN_QUOTED)
 
     def _read_expansion(self, pieces: list[tuple[str, str]]) -> None:
         if self._script[self._at] == "`":

@@ -50,6 +50,19 @@ def failure(body: Any, *, mutating: bool = False, version: str = "v1") -> str:
             UNMARSHAL + "string into Go struct field AdmissionResponse.response.status of type v1.Status"),
         "code as text": (review(response={"status": {"code": "409"}}),
             UNMARSHAL + "string into Go struct field Status.response.status.code of type int32"),
+        "a code beyond int32": (review(response={"status": {"code": 1 << 31}}),
+            UNMARSHAL + "number 2147483648 into Go struct field Status.response.status.code of type int32"),
+        "a text as seconds": (review(response={"status": {"details": {"retryAfterSeconds": "1\r\nX: y"}}}),
+            UNMARSHAL + "string into Go struct field StatusDetails.response.status.details.retryAfterSeconds of type "
+            "int32"),
+        "a surrogate": (json.dumps(review())[:-1].encode() + rb',"x":"\ud800","y":""}', FAILED + "couldn't get "
+            "version/kind; json parse error: JSON is malformed: unexpected end of escaped utf-16 surrogate pair (byte "
+            "118)"),
+        "a number of many digits": (json.dumps(review())[:-1].encode() + b',"x":1e999}', FAILED + "couldn't get "
+            "version/kind; json parse error: Number out of range - at `$[...]`"),
+        "too many values": (b'{"x":[' + b"0," * 100_001 + b"0]}", FAILED + "the response has more than 100000 values"),
+        "too many warnings": (review(response={"warnings": [""] * 10_001}),
+            FAILED + "the response has 10001 warnings: it may have 10000"),
         "a number as uid": (review(response={"uid": 5}),
             UNMARSHAL + "number into Go struct field AdmissionResponse.response.uid of type types.UID"),
         "a text as warnings": (review(response={"warnings": "x"}),

@@ -125,7 +125,31 @@ def _patching(operations: list[dict[str, Any]]) -> Answer:
     return _answering(lambda review: _response(review, patchType="JSONPatch", patch=patch))
 
 
+def _elsewhere(location: str) -> Answer:
+    def answer(handler: BaseHTTPRequestHandler, _review: dict[str, Any]) -> None:
+        handler.wfile.write(f"HTTP/1.1 307 T\r\nContent-Length: 0\r\nLocation: {location}\r\n\r\n".encode("latin-1"))
+
+    return answer
+
+
+def _raw(members: bytes) -> Answer:
+    return _answering(lambda review: _response(review)[:-2] + b"," + members + b"}}")
+
+
 _HOSTILE: dict[str, Answer] = {
+    "an address without its end": _elsewhere("https://[::1"),
+    "a port of six digits": _elsewhere("https://localhost:100000/"),
+    "a name that DNS does not have": _elsewhere("https://a..b/"),
+    "a name that TLS does not have": _elsewhere("https://.localhost/"),
+    "half a character": _raw(b'"warnings":["\\ud800"]'),
+    "a number of any size": _raw(b'"x":1e999,"y":1' + b"0" * 5000),
+    "what is not JSON, after millions of values": _raw(b'"x":[' + b"0," * 3_000_000 + b"}"),
+    "half a million annotations": _raw(
+        b'"auditAnnotations":{' + b",".join(b'"%d":""' % number for number in range(500_000)) + b"}"
+    ),
+    "insertions into a long list": _patching(
+        [{"op": "add", "path": "/x", "value": [0] * 300_000}] + [{"op": "add", "path": "/x/0", "value": 0}] * 9_999
+    ),
     "nothing": _silent,
     "a head without end, slowly": _dripping,
     "a head without end": _endless_head,
@@ -160,6 +184,25 @@ def _hostile(answer: Answer) -> Callable[[AttackedPlane], None]:
         )
 
     return attack
+
+
+def _denied_with_headers(plane: AttackedPlane) -> None:
+    """The Status of a denial adds no headers to the response, and its code is one of HTTP."""
+    statuses: dict[str, tuple[Any, int]] = {
+        "a header": ({"code": 429, "details": {"retryAfterSeconds": "1\r\nSet-Cookie: a=b"}}, 500),
+        "an object": ({"code": 429, "details": {"retryAfterSeconds": {"a": "b"}}}, 500),
+        "a code of four digits": ({"code": 1000}, 500),
+        "the last code": ({"code": 999}, 999),
+        "a code without a body": ({"code": 204}, 400),
+    }
+
+    def deny(review: dict[str, Any]) -> bytes:
+        return _response(review, allowed=False, status=statuses[review["request"]["object"]["data"]["case"]][0])
+
+    with _webhook(plane, _answering(deny)) as target:
+        for case, (_status, code) in statuses.items():
+            created = plane.as_user("POST", target, {"metadata": {"generateName": "c-"}, "data": {"case": case}})
+            assert created.status == code, (case, created.body)
 
 
 def _own_address(plane: AttackedPlane) -> None:
@@ -202,6 +245,7 @@ def _many_limits(plane: AttackedPlane) -> None:
 
 ATTACKS = [
     *(Attack(f"a webhook that answers {name}", _hostile(answer)) for name, answer in _HOSTILE.items()),
+    Attack("a webhook that denies with a Status of its own", _denied_with_headers),
     Attack("a webhook that is this server", _own_address),
     Attack("a webhook with 1,500 authorities", _many_authorities),
     Attack("limits of 2,000 resources for 200 containers", _many_limits),

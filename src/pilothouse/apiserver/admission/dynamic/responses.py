@@ -15,6 +15,7 @@ from pilothouse.apiserver.admission.dynamic.webhook_calls import VERSIONS, CallE
 from pilothouse.apiserver.objects import Object
 from pilothouse.machinery.bodies import BodySyntaxError, check_bounds
 from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.json_patch import MAX_OPERATIONS
 from pilothouse.machinery.json_syntax import syntax_error
 from pilothouse.machinery.typed_walk import SavedError, base64_text
 
@@ -36,12 +37,24 @@ _RESPONSE: Mapping[str, tuple[type, str]] = {
     "warnings": (list, "[]string"),
 }
 """Field of the response → its JSON type, and Go's name of the type."""
+_MAX_VALUES = 100_000
+"""How many values a response may have. Only the patch is large, and that is one text."""
+_MAX_ITEMS = 10_000
+"""How many warnings or audit annotations a response may have: a response of 8 MiB has room for a million."""
 _STATUS: Mapping[str, tuple[type, str]] = {
     "status": (str, "string"),
     "message": (str, "string"),
     "reason": (str, "v1.StatusReason"),
     "details": (dict, "v1.StatusDetails"),
     "code": (int, "int32"),
+}
+_DETAILS: Mapping[str, tuple[type, str]] = {
+    "name": (str, "string"),
+    "group": (str, "string"),
+    "kind": (str, "string"),
+    "uid": (str, "types.UID"),
+    "causes": (list, "[]v1.StatusCause"),
+    "retryAfterSeconds": (int, "int32"),
 }
 _decode = msgspec.json.Decoder().decode
 
@@ -69,9 +82,12 @@ def verified_response(body: bytes, version: str, uid: str, *, mutating: bool) ->
 
 def _read_review(body: bytes, version: str) -> Object:
     """The decoded review; known fields have the right types."""
-    if syntax_message := _syntax_message(body):
-        raise CallError(f"couldn't get version/kind; json parse error: {syntax_message}")
-    review = _decode(body.decode(errors="replace"))
+    if body.count(b",") > _MAX_VALUES:
+        raise CallError(f"the response has more than {_MAX_VALUES} values")
+    try:
+        review = _decoded(body)
+    except CallError as error:
+        raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
     if review is None:
         return {}
     if not isinstance(review, dict):
@@ -91,11 +107,16 @@ def _read_review(body: bytes, version: str) -> Object:
         _check_type(value, type_, path, go_type.format(version=version))
         items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         if name != "status":
+            if len(items) > _MAX_ITEMS:
+                raise CallError(f"the response has {len(items)} {name}: it may have {_MAX_ITEMS}")
             for item in items:
                 _check_type(item, str, path, "string")
     status = response.get("status") or {}
     for name, (type_, go_type) in _STATUS.items():
         _check_type(status.get(name), type_, f"Status.response.status.{name}", go_type)
+    for name, (type_, go_type) in _DETAILS.items():
+        value = (status.get("details") or {}).get(name)
+        _check_type(value, type_, f"StatusDetails.response.status.details.{name}", go_type)
     if isinstance(response.get("patch"), str):
         try:
             response["patch"] = base64.b64decode(base64_text(response["patch"]))
@@ -104,16 +125,15 @@ def _read_review(body: bytes, version: str) -> Object:
     return review
 
 
-def _syntax_message(body: bytes) -> str:
+def _decoded(body: bytes) -> Any:
+    """The value. Raises ``CallError`` for what is not JSON, and for numbers and surrogates that cannot be decoded."""
     try:
         check_bounds(body)
+        return _decode(body.decode(errors="replace"))
     except BodySyntaxError as error:
-        return str(error)
-    try:
-        _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return syntax_error(body) or ""
-    return ""
+        raise CallError(str(error)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CallError(syntax_error(body) or str(error)) from None
 
 
 def _group_version_kind(review: Object) -> str:
@@ -134,6 +154,8 @@ def _bytes_of_list(value: list[Any], path: str) -> bytes:
 
 
 def _check_type(value: Any, type_: type, path: str, go_type: str) -> None:
+    if type(value) is int and type_ is int and not -(1 << 31) <= value < 1 << 31:
+        raise CallError(f"json: cannot unmarshal number {value} into Go struct field {path} of type {go_type}")
     if value is None or type(value) is type_:
         return
     raise CallError(f"{_unmarshal_error(value)} Go struct field {path} of type {go_type}")
@@ -174,17 +196,20 @@ def read_patch(response: Object) -> list[Object]:
 
 
 def _decode_patch(patch: bytes) -> list[Object]:
-    if syntax_message := _syntax_message(patch):
-        raise CallError(syntax_message)
-    operations = _decode(patch.decode(errors="replace"))
+    operations = _decoded(patch)
     if operations is None:
         return []
     if not isinstance(operations, list):
         raise CallError(f"{_unmarshal_error(operations)} Go value of type jsonpatch.Patch")
+    if len(operations) > MAX_OPERATIONS:
+        return operations  # ``apply_json_patch`` rejects them
     for index, operation in enumerate(operations):
         if operation is not None and not isinstance(operation, dict):
             raise CallError(f"{_unmarshal_error(operation)} Patch.{index} of type jsonpatch.Operation")
     return [operation or {} for operation in operations]
+
+
+_MAX_CODE = 999
 
 
 def rejection(name: str, status: Object) -> errors.StatusError:
@@ -193,7 +218,7 @@ def rejection(name: str, status: Object) -> errors.StatusError:
     detail = status.get("message") or status.get("reason")
     code: int = status.get("code") or 0
     return errors.StatusError(
-        code if code >= 400 else 400,
+        code if 400 <= code <= _MAX_CODE else 400 if code < 400 else 500,  # Go's net/http fails beyond
         status.get("reason") or "",
         f"{prefix}: {detail}" if detail else f"{prefix} without explanation",
         details=status.get("details"),

@@ -164,8 +164,12 @@ async def _do(target: Target, body: bytes) -> "_Response":
 
 def _redirected(target: Target, current: Target, location: str) -> Target:
     """The target of a redirect. Its certificate must still be valid for the name of a Service."""
-    url = urljoin(current.url, location)
-    parsed = urlsplit(url)
+    try:
+        url = urljoin(current.url, location)
+        parsed = urlsplit(url)
+        port = parsed.port or 443
+    except ValueError as error:
+        raise _post_error(target, f"failed to parse Location header {quote(location)}: {error}") from None
     if parsed.scheme != "https" or not parsed.hostname:
         raise _post_error(target, f"redirected to {quote(url)}, which is not an https URL")
     path = (parsed.path or "/") + (f"?{parsed.query}" if parsed.query else "")
@@ -173,7 +177,7 @@ def _redirected(target: Target, current: Target, location: str) -> Target:
         return msgspec.structs.replace(target, url=url, path=path)
     is_service = target.server_name != target.host
     name = target.server_name if is_service else parsed.hostname
-    return Target(url, parsed.hostname, parsed.port or 443, name, path, target.ca_bundle, target.traceparent)
+    return Target(url, parsed.hostname, port, name, path, target.ca_bundle, target.traceparent)
 
 
 async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
@@ -193,6 +197,8 @@ async def _round_trip(target: Target, method: str, body: bytes) -> "_Response":
         raise _post_error(target, _dial_error(target, error.failures[0])) from None
     except OSError as error:
         raise _post_error(target, _dial_error(target, error)) from None
+    except ValueError:  # a name that is not allowed in DNS or TLS; after OSError, as some errors of TLS are both
+        raise _post_error(target, f"dial tcp: lookup {target.host}: no such host") from None
     try:
         writer.write(head + body)
         async with asyncio.timeout(None) as limit:
