@@ -5,34 +5,17 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api.core import NodeSelector
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Condition, ObjectMeta, View
 
 
-class DeviceRequest(View, frozen=True):
-    device_class_name: str = ""
-    allocation_mode: str = ""
-    count: int = 0
-    admin_access: bool = False
+class CELDeviceSelector(View, frozen=True):
+    expression: str = ""
 
 
-class DeviceSubRequest(View, frozen=True):
-    device_class_name: str = ""
-    allocation_mode: str = ""
-    count: int = 0
-
-
-class DeviceRequests(View, frozen=True):
-    exactly: DeviceRequest | None = None
-    first_available: tuple[DeviceSubRequest, ...] = ()
-
-
-class DeviceClaim(View, frozen=True):
-    requests: tuple[DeviceRequests, ...] = ()
-
-
-class ResourceClaimSpec(View, frozen=True):
-    devices: DeviceClaim = DeviceClaim()
+class DeviceSelector(View, frozen=True):
+    cel: CELDeviceSelector | None = None
 
 
 class DeviceToleration(View, frozen=True):
@@ -43,21 +26,97 @@ class DeviceToleration(View, frozen=True):
     toleration_seconds: int | None = None
 
 
+class CapacityRequirements(View, frozen=True):
+    requests: dict[str, str] = {}
+
+
+class RequestedDevices(View, frozen=True):
+    """What an exact request and an alternative have in common."""
+
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class ExactDeviceRequest(RequestedDevices, frozen=True):
+    admin_access: bool = False
+
+
+class DeviceSubRequest(RequestedDevices, frozen=True):
+    name: str = ""
+
+
+class DeviceRequest(View, frozen=True):
+    """Exact, or the first available of some alternatives."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(View, frozen=True):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class OpaqueDeviceConfiguration(View, frozen=True):
+    driver: str = ""
+    parameters: Any = None
+
+
+class DeviceClassConfiguration(View, frozen=True):
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaimConfiguration(View, frozen=True):
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(View, frozen=True):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(View, frozen=True):
+    devices: DeviceClaim = DeviceClaim()
+
+
 class AllocatedDevice(View, frozen=True):
+    """``DeviceRequestAllocationResult``."""
+
     request: str = ""
     driver: str = ""
     pool: str = ""
     device: str = ""
     admin_access: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, str] = {}
+
+
+class DeviceAllocationConfiguration(View, frozen=True):
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceAllocation(View, frozen=True):
     results: tuple[AllocatedDevice, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
 class AllocationResult(View, frozen=True):
     devices: DeviceAllocation = DeviceAllocation()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: datetime.datetime | None = None
 
 
 class ConsumerReference(View, frozen=True):
@@ -67,11 +126,21 @@ class ConsumerReference(View, frozen=True):
     uid: str = ""
 
 
+class AllocatedDeviceStatus(View, frozen=True):
+    """What the driver reports about an allocated device."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
 class ResourceClaimStatus(View, frozen=True):
     """The allocation and its consumers. ``allocation`` None: not allocated."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
 class ResourceClaim(View, frozen=True):
@@ -97,9 +166,59 @@ class DeviceTaint(View, frozen=True):
     time_added: datetime.datetime | None = None
 
 
+class DeviceAttribute(View, frozen=True):
+    """Exactly one of the values is set."""
+
+    int_: int | None = msgspec.field(default=None, name="int")
+    bool_: bool | None = msgspec.field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+
+
+class CapacityRequestPolicyRange(View, frozen=True):
+    min: str | None = None
+    max: str | None = None
+    step: str | None = None
+
+
+class CapacityRequestPolicy(View, frozen=True):
+    default: str | None = None
+    valid_values: tuple[str, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(View, frozen=True):
+    value: str = "0"
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(View, frozen=True):
+    value: str = "0"
+
+
+class CounterSet(View, frozen=True):
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(View, frozen=True):
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
 class Device(View, frozen=True):
     name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
     taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
 
 
 class ResourcePool(View, frozen=True):
@@ -115,7 +234,11 @@ class ResourceSliceSpec(View, frozen=True):
     driver: str = ""
     pool: ResourcePool = ResourcePool()
     node_name: str = ""
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool = False
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(View, frozen=True):
@@ -160,23 +283,6 @@ class ResourcePoolStatusRequest(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourcePoolStatusRequestSpec = ResourcePoolStatusRequestSpec()
     status: ResourcePoolStatusRequestStatus | None = None
-
-
-class OpaqueDeviceConfiguration(View, frozen=True):
-    driver: str = ""
-    parameters: Any = None
-
-
-class DeviceClassConfiguration(View, frozen=True):
-    opaque: OpaqueDeviceConfiguration | None = None
-
-
-class CELDeviceSelector(View, frozen=True):
-    expression: str = ""
-
-
-class DeviceSelector(View, frozen=True):
-    cel: CELDeviceSelector | None = None
 
 
 class DeviceClassSpec(View, frozen=True):

@@ -14,7 +14,7 @@ _MAX_DIGITS = 19
 """The maximum number of digits in a 64-bit number; larger powers of ten are not computed."""
 
 
-def _quantity(text: str) -> dict[str, Any]:
+def quantity(text: str) -> dict[str, Any]:
     try:
         return _tag(parse_quantity(text))
     except QuantityError as error:
@@ -97,7 +97,7 @@ def _normalized(text: str) -> str:
     return ".".join([*parts, *["0"] * (3 - len(parts))]) + text[end:]
 
 
-def _semver(text: str, normalize: bool = False) -> dict[str, Any]:
+def semver(text: str, normalize: bool = False) -> dict[str, Any]:
     version = _normalized(text) if normalize else text
     if _VERSION.fullmatch(version) is None:
         raise CallError(_version_error(version))
@@ -140,7 +140,7 @@ _ALPHANUMERIC = re.compile(r"[0-9A-Za-z-]+")
 
 def _is_semver(text: str, normalize: bool = False) -> bool:
     try:
-        _semver(text, normalize)
+        semver(text, normalize)
     except CallError:
         return False
     return True
@@ -174,7 +174,7 @@ def _compare_identifiers(left: str, right: str) -> int:
 
 
 FUNCTIONS = (
-    Function("quantity", ("string",), _QUANTITY, _quantity, member=False),
+    Function("quantity", ("string",), _QUANTITY, quantity, member=False),
     Function("isQuantity", ("string",), "bool", _is_quantity, member=False),
     Function("sign", (_QUANTITY,), "int", lambda value: _sign(_quantity_of(value))),
     Function("compareTo", (_QUANTITY, _QUANTITY), "int", _compare),
@@ -187,8 +187,8 @@ FUNCTIONS = (
     Function("add", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _add(value, other, 1)),
     Function("sub", (_QUANTITY, _QUANTITY), _QUANTITY, lambda value, other: _add(value, other, -1)),
     Function("sub", (_QUANTITY, "int"), _QUANTITY, lambda value, other: _add(value, other, -1)),
-    Function("semver", ("string",), _SEMVER, _semver, member=False),
-    Function("semver", ("string", "bool"), _SEMVER, _semver, member=False),
+    Function("semver", ("string",), _SEMVER, semver, member=False),
+    Function("semver", ("string", "bool"), _SEMVER, semver, member=False),
     Function("isSemver", ("string",), "bool", _is_semver, member=False),
     Function("isSemver", ("string", "bool"), "bool", _is_semver, member=False),
     Function("major", (_SEMVER,), "int", lambda value: _parts(value)[0][0]),

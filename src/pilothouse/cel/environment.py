@@ -250,6 +250,11 @@ class Program:
         return cost_of(checked, sizes, checked.root.parts[3] if self._optional_variable else None)
 
     @property
+    def checked(self) -> Checked:
+        """The checked expression."""
+        return self._read()
+
+    @property
     def output_type(self) -> Type:
         """The type of the result."""
         checked = self._read()

@@ -4,6 +4,7 @@ import socket  # noqa: TID251  # the name of the host
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pilothouse.cel.sandbox_on_demand import SandboxOnDemand
 from pilothouse.cli.clientside import (
     common_flags,
     connected,
@@ -112,8 +113,17 @@ async def _elect(parsed: Parsed, env: Env, client: "Client") -> None:
 
 async def _run(parsed: Parsed, env: Env, client: "Client") -> None:
     """Schedule until cancelled."""
-    informers = informer.InformerFactory(client, env)
-    scheduler = scheduling.Scheduler(env, client=client, informers=informers, scheduler_name=parsed["scheduler-name"])
-    async with TaskGroup("scheduler program") as group:
-        informers.start(group)
-        group.start(scheduler.run(), name="scheduler")
+    informers, expressions = informer.InformerFactory(client, env), SandboxOnDemand()
+    scheduler = scheduling.Scheduler(
+        env,
+        client=client,
+        informers=informers,
+        scheduler_name=parsed["scheduler-name"],
+        expressions=expressions.get,
+    )
+    try:
+        async with TaskGroup("scheduler program") as group:
+            informers.start(group)
+            group.start(scheduler.run(), name="scheduler")
+    finally:
+        expressions.stop()

@@ -6,8 +6,9 @@ on a standby, as upstream.
 
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from pilothouse.cel.sandbox_on_demand import SandboxOnDemand
 from pilothouse.client.connect import ConnectionInfo, find
 from pilothouse.controllermanager import build_metrics, configz, profiling, zpages
 from pilothouse.controllermanager.health import Health
@@ -28,18 +29,11 @@ from pilothouse.controllermanager.root_authority import ca_bundle_of, with_ca_bu
 from pilothouse.controllermanager.secure_port import secure_port
 from pilothouse.controllermanager.slis import Slis
 from pilothouse.env import Env, Log
-from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.metrics import Registry
 from pilothouse.runtime import LeadershipLost, process_metrics
 from pilothouse.runtime.client_metrics import RestClientMetrics
 from pilothouse.runtime.descriptor import Descriptor
 from pilothouse.tracing.flags import MANAGER, traced
-
-if TYPE_CHECKING:
-    from pilothouse.cel.sandbox import Sandbox
-
-with lazy_imports():
-    from pilothouse.cel import sandbox
 
 
 async def run(
@@ -80,7 +74,7 @@ async def _run(
         decisions=decisions,
     )
     options = with_ca_bundle(options, ca_bundle_of(connection.tls) if connection.endpoint.tls else b"")
-    health, readiness, expressions = Health(), Health(), _Expressions()
+    health, readiness, expressions = Health(), Health(), SandboxOnDemand()
     manager = Manager(
         env,
         options,
@@ -91,7 +85,7 @@ async def _run(
         readiness=readiness,
         server=connection.server,
         on_lost=on_lost,
-        expressions=expressions.get_sandbox,
+        expressions=expressions.get,
     )
     try:
         async with secure_port(env, options.serving, pages_of(env, options, manager), requests):
@@ -102,24 +96,6 @@ async def _run(
         await clients.close()
         if decisions is not None:
             await decisions.close()
-
-
-class _Expressions:
-    """The process that compiles large expressions, started on demand."""
-
-    def __init__(self) -> None:
-        self._sandbox: Sandbox | None = None
-
-    def get_sandbox(self) -> "Sandbox":
-        """The process; the first call starts it."""
-        if self._sandbox is None:
-            self._sandbox = sandbox.Sandbox()
-        return self._sandbox
-
-    def stop(self) -> None:
-        """Stop the process if it was started."""
-        if self._sandbox is not None:
-            self._sandbox.stop()
 
 
 def connection_info(options: Options) -> ConnectionInfo:

@@ -206,6 +206,7 @@ class Plane:
             client=client,
             informers=self.scheduler_factory,
             metrics=self.scheduler_metrics,
+            expressions=lambda: self.server.core.long_work.sandbox,
         )
 
     def _new_nodes(self) -> NodeSimulator | None:

@@ -6,11 +6,17 @@ As kube-scheduler v1.36 ``pkg/scheduler/eventhandlers.go``.
 from collections.abc import Callable
 
 from pilothouse.api.core import Node, Pod
+from pilothouse.api.resource import DeviceClass, ResourceClaim
+from pilothouse.runtime import object_key
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.backend.gated_pods import GatedPods
 from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
 from pilothouse.scheduler.framework.runtime import Framework
 from pilothouse.scheduler.framework.types import NodeChange, PodInfo, PodState, node_change
+from pilothouse.scheduler.plugins import node_resources_fit
+from pilothouse.scheduler.plugins.dynamic_resources import NAME
+from pilothouse.scheduler.plugins.dynamic_resources.plugin import DynamicResources, is_fit_after_class_change
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.queueing_hints import (
     VOLUME_PLUGINS,
@@ -37,6 +43,7 @@ class EventHandlers:
         queue: PriorityQueue,
         framework: Framework,
         volume_binder: VolumeBinder,
+        dynamic_resources: DynamicResources,
         pods: SharedInformer[Pod],
         nodes: SharedInformer[Node],
     ) -> None:
@@ -45,8 +52,14 @@ class EventHandlers:
         self._framework = framework
         self._cache: Cache = framework.cache
         self._volume_binder = volume_binder
+        self._dynamic_resources = dynamic_resources
         self._pods = pods
+        self.gated = GatedPods()
+        """Pods whose resource claims do not exist yet."""
         volume_binder.add_handler(self._move_pods_for_volumes)
+        dynamic_resources.manager.on_claim = self._move_pods_for_claim
+        dynamic_resources.manager.on_slice = self._move_pods_for_slice
+        dynamic_resources.manager.on_class = self._move_pods_for_class
         pods.add_handler(
             on_add=lambda pod, _initial: self._update_pod(None, pod),
             on_update=self._update_pod,
@@ -86,7 +99,7 @@ class EventHandlers:
 
     def _update_assigned_pod(self, pod: Pod) -> None:
         key = pod_key(pod)
-        self._queue.delete(key)
+        self._delete_from_queue(key)
         before, after = self._cache.add_pod(pod)
         self.delete_nomination(key)
         if after is not None:
@@ -95,7 +108,7 @@ class EventHandlers:
     def _update_unassigned_pod(self, old: Pod | None, pod: Pod) -> None:
         key, uid = pod_key(pod), pod.metadata.uid
         if not self.responsible_for_pod(pod):
-            self._queue.delete(key)
+            self._delete_from_queue(key)
             self._volume_binder.pod_deleted(uid)
             self.delete_nomination(key)
             return
@@ -111,18 +124,42 @@ class EventHandlers:
             if nominated != nominator.nominated_node_name(key):
                 self.delete_nomination(key)
             nominator.add_nominated_pod(PodInfo(pod), nominated)
-        # Updates of the status do not make the pod schedulable.
+        # Updates of the status do not make the pod schedulable, except for names of claims.
         if (
             old is None
             or not self._queue.contains(key, uid)
             or old.spec != pod.spec
             or old.metadata.labels != pod.metadata.labels
+            or (pod.spec.resource_claims and old.status.resource_claim_statuses != pod.status.resource_claim_statuses)
         ):
-            self._queue.add(key, uid, pod.spec.priority or 0)
+            self._enqueue(pod)
+
+    def _enqueue(self, pod: Pod) -> None:
+        """Add the pod to the queue, or gate it (PreEnqueue)."""
+        key = pod_key(pod)
+        if pod.spec.resource_claims:
+            if not self._dynamic_resources.may_enqueue(pod):
+                self._queue.delete(key)
+                self.gated.put(key, self._dynamic_resources.claim_keys(pod))
+                return
+            self.gated.drop(key)
+        self._queue.add(key, pod.metadata.uid, pod.spec.priority or 0)
+
+    def enqueue_gated(self, claim: str | None = None) -> None:
+        """Add the gated pods that refer to a claim, or all, to the queue if they may be scheduled now."""
+        for key in self.gated.pods(claim):
+            pod = self._pods.cache.get(key)
+            if pod is not None and self.responsible_for_pod(pod):
+                self._enqueue(pod)
+
+    def _delete_from_queue(self, key: str) -> None:
+        self._queue.delete(key)
+        if self.gated:
+            self.gated.drop(key)
 
     def _delete_pod(self, pod: Pod) -> None:
         key = pod_key(pod)
-        self._queue.delete(key)
+        self._delete_from_queue(key)
         self._volume_binder.pod_deleted(pod.metadata.uid)
         removed = self._cache.remove_pod(key)
         self.delete_nomination(key)
@@ -163,7 +200,12 @@ class EventHandlers:
 
         def is_worth_requeuing(queued_pod: QueuedPodInfo) -> bool:
             pod = self._pods.cache.get(queued_pod.key)
-            return pod is not None and hint(queued_pod.update(pod), queued_pod.unschedulable_plugins)
+            if pod is None or not hint(queued_pod.update(pod), queued_pod.unschedulable_plugins):
+                return False
+            if not pod.spec.resource_claims or self._dynamic_resources.may_enqueue(pod):
+                return True
+            self._enqueue(pod)  # which gates it
+            return False
 
         self._queue.move_all_to_active_or_backoff_queue(is_worth_requeuing, event=event, cluster_wide=cluster_wide)
 
@@ -203,4 +245,34 @@ class EventHandlers:
                     and (not name or (pod_info.namespace == namespace and name in pod_info.claim_names))
                 ),
                 "PersistentVolumeClaimUpdate" if name else "PersistentVolumeUpdate",
+            )
+
+    def _move_pods_for_claim(self, old: ResourceClaim | None, claim: ResourceClaim) -> None:
+        if self.gated:
+            self.enqueue_gated(object_key(claim.metadata))
+        if self._queue.has_unschedulable_pods():
+            dynamic_resources = self._dynamic_resources
+            self._move_pods(
+                lambda pod_info, rejected_by: (
+                    NAME in rejected_by
+                    and dynamic_resources.is_schedulable_after_claim_change(pod_info.pod, old, claim)
+                ),
+                "ResourceClaimAdd" if old is None else "ResourceClaimUpdate",
+            )
+
+    def _move_pods_for_slice(self) -> None:
+        if self._queue.has_unschedulable_pods():
+            self._move_pods(lambda _pod_info, rejected_by: NAME in rejected_by, "ResourceSliceUpdate")
+
+    def _move_pods_for_class(self, old: DeviceClass | None, device_class: DeviceClass) -> None:
+        if self._queue.has_unschedulable_pods():
+            self._move_pods(
+                lambda pod_info, rejected_by: (
+                    NAME in rejected_by
+                    or (
+                        node_resources_fit.NAME in rejected_by
+                        and is_fit_after_class_change(pod_info, old, device_class)
+                    )
+                ),
+                "DeviceClassAdd" if old is None else "DeviceClassUpdate",
             )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from pilothouse.scheduler.framework.types import NodeChange, PodInfo
 from pilothouse.scheduler.plugins import (
+    dynamic_resources,
     interpod_affinity,
     node_affinity,
     node_declared_features,
@@ -23,6 +24,7 @@ from pilothouse.scheduler.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from pilothouse.scheduler.plugins.dynamic_resources import is_device_available_after_node_change
 from pilothouse.scheduler.plugins.interpod_affinity import NamespaceLister
 
 CLUSTER_WIDE_PLUGINS = (pod_topology_spread.NAME, interpod_affinity.NAME)
@@ -44,6 +46,7 @@ _NODE_HINTS: Mapping[str, Callable[[PodInfo, NodeChange], bool]] = {
     pod_topology_spread.NAME: pod_topology_spread.is_schedulable_after_node_change,
     interpod_affinity.NAME: interpod_affinity.is_schedulable_after_node_change,
     node_declared_features.NAME: node_declared_features.is_schedulable_after_node_change,
+    dynamic_resources.NAME: is_device_available_after_node_change,
 }
 
 
@@ -58,6 +61,7 @@ _WITHOUT_TAINT_HINT = frozenset(
         volume_zone.NAME,
         interpod_affinity.NAME,
         node_declared_features.NAME,
+        dynamic_resources.NAME,
     )
 )
 """They have no hint for taints. As they have one for nodes that are added, upstream has pods tried again after every

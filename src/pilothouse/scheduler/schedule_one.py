@@ -29,6 +29,7 @@ TAINT_TOLERATION_WEIGHT = 3
 NODE_AFFINITY_WEIGHT = 2
 POD_TOPOLOGY_SPREAD_WEIGHT = 2
 INTERPOD_AFFINITY_WEIGHT = 2
+DYNAMIC_RESOURCES_WEIGHT = 2
 """The weights of the default profile (``apis/config/v1/default_plugins.go``). The resource scores weigh 1 each."""
 
 _MIN_FEASIBLE_NODES_TO_FIND = 100
@@ -75,7 +76,7 @@ class SchedulingAlgorithm:
         self._default_selector = default_selector
         self._random = chance
         self._filter_results = FilterResultsCache(framework.cache)
-        self._next_start_node_index = 0
+        self.next_start_node_index = 0
 
     def schedule_pod(self, pod_info: PodInfo) -> ScheduleResult | FitError:
         """Choose a node, or return why there is none. The cache is not changed."""
@@ -87,6 +88,8 @@ class SchedulingAlgorithm:
         if pod_info.node_names is not None and not pod_info.node_names:
             rejection = node_affinity.CONFLICT
         rejection = pod_info.too_many_terms or rejection
+        if rejection is None and framework.pod_claims is not None:
+            rejection = framework.pod_claims.rejection
         if rejection is not None:
             return FitError(len(node_infos), Diagnosis(pre_filter_status=rejection))
         state = framework.pre_filter(pod_info)
@@ -145,7 +148,7 @@ class SchedulingAlgorithm:
         """
         node_infos, scores = self._cache.node_infos, results.scores
         num_all_nodes = len(node_infos)
-        start = self._next_start_node_index % num_all_nodes
+        start = self.next_start_node_index % num_all_nodes
         enough = num_feasible_nodes_to_find(num_all_nodes)
         feasible: Sequence[int] = ()
         processed = 0
@@ -162,7 +165,7 @@ class SchedulingAlgorithm:
         if len(feasible) > enough:
             feasible = feasible[:enough]
             processed = (feasible[-1] - start) % num_all_nodes + 1
-        self._next_start_node_index = (start + processed) % num_all_nodes
+        self.next_start_node_index = (start + processed) % num_all_nodes
         return feasible
 
     def _statuses(self, pod_info: PodInfo, results: FilterResults, state: CycleState) -> list[Status]:
@@ -221,6 +224,10 @@ class SchedulingAlgorithm:
         if pod_info.affinity_terms is not None or cache.existing_score_terms:
             affinity = interpod_affinity.score_nodes(cache, pod_info, self._framework.namespaces, feasible)
             add("InterPodAffinity", INTERPOD_AFFINITY_WEIGHT, affinity)
+        pod_claims = self._framework.pod_claims
+        if pod_claims is not None and pod_claims.has_alternatives:
+            raw = [pod_claims.score_node(node_infos[index].name) for index in feasible]
+            add("DynamicResources", DYNAMIC_RESOURCES_WEIGHT, default_normalize_score(raw))
         if cache.image_states:
             add("ImageLocality", 1, image_locality.score_nodes(cache, pod_info, feasible))
         return totals

@@ -10,13 +10,14 @@ an event that may help it (``queueing_hints``). As kube-scheduler v1.36 ``pkg/sc
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from pilothouse.api.core import NAMESPACES, NODES, PODS, Pod
 from pilothouse.api.policy import POD_DISRUPTION_BUDGETS, PodDisruptionBudget
+from pilothouse.cel.limits import GetEvaluator, no_evaluator
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Conflict, NotFound, Timeout
 from pilothouse.env import Env, Log, TaskGroup
@@ -40,7 +41,9 @@ from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.metrics import ERROR, FAILED, REJECTED, SCHEDULED, SUCCESS, UNSCHEDULABLE, SchedulerMetrics
 from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.default_selector import DefaultSelectors
-from pilothouse.scheduler.plugins.dynamic_resources import NO_CLAIMS_TO_DEALLOCATE, STATE_NOT_FOUND
+from pilothouse.scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
+from pilothouse.scheduler.plugins.dynamic_resources import NO_CLAIMS_TO_DEALLOCATE, STATE_NOT_FOUND, ClaimBindingError
+from pilothouse.scheduler.plugins.dynamic_resources.plugin import DynamicResources
 from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
 from pilothouse.scheduler.queueing_hints import CLUSTER_WIDE_PLUGINS
 from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
@@ -48,16 +51,25 @@ from pilothouse.semantics.volumes import claim_names
 
 if TYPE_CHECKING:
     from pilothouse.scheduler.plugins.default_preemption import Candidate, PostFilterResult
+    from pilothouse.scheduler.plugins.dynamic_resources.claim_binding import ClaimBinding, Deallocation
+    from pilothouse.scheduler.plugins.dynamic_resources.pod_claims import PodClaims
     from pilothouse.tracing.provider import Tracing
 
 with lazy_imports():
     from pilothouse.scheduler.plugins import default_preemption
+    from pilothouse.scheduler.plugins.dynamic_resources import claim_binding
     from pilothouse.tracing import syncs
 
 SCHEDULER_NAME = "default-scheduler"
 MAX_CONCURRENT_WRITES = 64
 _FLUSH_SECONDS = 30.0
 _RETRY_SECONDS = 1.0
+
+
+class Cycle(Protocol):
+    """A scheduling cycle (``Scheduler._scheduling_cycle``)."""
+
+    def __call__(self, queued_pod: QueuedPodInfo, group: TaskGroup, *, checked: bool) -> bool: ...
 
 
 class InformerNamespaceLister:
@@ -89,7 +101,9 @@ class Scheduler:
         scheduler_name: str = SCHEDULER_NAME,
         log: Log | None = None,
         metrics: Registry | None = None,
+        expressions: GetEvaluator = no_evaluator,
     ) -> None:
+        """``expressions`` compiles and evaluates large CEL expressions, of selectors of devices."""
         self._env = env
         self._name = scheduler_name
         self._client = client
@@ -105,6 +119,7 @@ class Scheduler:
         self._pdbs: SharedInformer[PodDisruptionBudget] | None = None
         self._queue = PriorityQueue(env, self._metrics)
         self._volume_binder = VolumeBinder(client, informers, self._log)
+        self._dynamic_resources = DynamicResources(env, client, informers, self._log, expressions)
         self._framework = Framework(self._cache, self._namespaces, self._volume_binder)
         self._algorithm = SchedulingAlgorithm(
             self._framework, self._default_selectors.default_selector, self._random, self._metrics
@@ -114,7 +129,13 @@ class Scheduler:
         self._pods = informers.informer(PODS)
         self._nodes = informers.informer(NODES)
         self._handlers = EventHandlers(
-            scheduler_name, self._queue, self._framework, self._volume_binder, self._pods, self._nodes
+            scheduler_name,
+            self._queue,
+            self._framework,
+            self._volume_binder,
+            self._dynamic_resources,
+            self._pods,
+            self._nodes,
         )
         self._metrics.registry.on_collect(self._show)
 
@@ -133,6 +154,7 @@ class Scheduler:
                 at_rest=lambda: not queue.has_unschedulable_pods(),
             )
             group.start(flushing, name="scheduler flush")
+            group.start(self._start_dynamic_resources(), name="scheduler resource claims")
             cycle = self._scheduling_cycle if self._env.tracing is None else self._traced_cycle(self._env.tracing)
             while True:
                 # Wait for a write slot and for room for events first, and pop the pod last: so a pod of higher priority
@@ -143,13 +165,20 @@ class Scheduler:
                 if not self._volume_binder.csi.started and self._has_claims(queued_pod):
                     await self._volume_binder.csi.start()
                 begin_sync(self._name, queued_pod.key, queued_pod.taken)
-                cycle(queued_pod, group)
+                if not cycle(queued_pod, group, checked=False):
+                    await self._schedule_with_claims(queued_pod, group, cycle)
                 # Let binding cycles and events run between two decisions.
                 await asyncio.sleep(0)
 
     def _has_claims(self, queued_pod: QueuedPodInfo) -> bool:
         pod = self._pods.cache.get(queued_pod.key)
         return pod is not None and bool(pod.spec.volumes) and bool(claim_names(pod))
+
+    async def _start_dynamic_resources(self) -> None:
+        """Start to watch claims and devices when there is a pod with claims."""
+        await self._dynamic_resources.needed.wait()
+        await self._dynamic_resources.start()
+        self._handlers.enqueue_gated()
 
     def _caches(self) -> tuple[SharedInformer[Any], ...]:
         return (
@@ -165,7 +194,7 @@ class Scheduler:
         for queue, number in self._queue.pending().items():
             self._metrics.pending_pods.labels(queue).set(number)
         gated = sum(map(self._handlers.is_gated, self._pods.cache.list()))
-        self._metrics.pending_pods.labels("gated").set(gated)
+        self._metrics.pending_pods.labels("gated").set(gated + len(self._handlers.gated))
         self._metrics.show_unschedulable(self._queue.unschedulable_by_plugin())
         for kind, number in self._cache.sizes().items():
             self._metrics.cache_size.labels(kind).set(number)
@@ -188,20 +217,50 @@ class Scheduler:
 
     # Scheduling cycle
 
-    def _traced_cycle(self, tracing: "Tracing") -> Callable[[QueuedPodInfo, TaskGroup], None]:
+    def _traced_cycle(self, tracing: "Tracing") -> "Cycle":
         """The same with a span, named as the trace of upstream's ``schedulePod``. The task that writes the decision is
         a part of it."""
         traced = syncs.TracedSyncs(tracing, lambda _key: None)
 
-        def cycle(queued_pod: QueuedPodInfo, group: TaskGroup) -> None:
+        def cycle(queued_pod: QueuedPodInfo, group: TaskGroup, *, checked: bool) -> bool:
             with traced.sync("Scheduling", self._name, queued_pod.key, queued_pod.taken, None):
-                self._scheduling_cycle(queued_pod, group)
+                return self._scheduling_cycle(queued_pod, group, checked=checked)
 
         return cycle
 
-    def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup) -> None:
+    async def _schedule_with_claims(self, queued_pod: QueuedPodInfo, group: TaskGroup, cycle: "Cycle") -> None:
+        """Decide for a pod with resource claims or extended resources. If searching devices takes long, the cycle is
+        repeated with the results so far, and other tasks run in between."""
+        dynamic_resources = self._dynamic_resources
+        await dynamic_resources.start()
+        pod_claims: PodClaims | None = None
+        done = False
+        while not done:
+            pod = self._pods.cache.get(queued_pod.key)
+            pod_info = queued_pod.update(pod) if pod is not None else None
+            if pod_info is not None and (pod_claims is None or pod_claims.pod_info is not pod_info):
+                pod_info.delegated_resources = dynamic_resources.delegated_resources(pod_info)
+                pod_claims = dynamic_resources.pre_filter(pod_info) if dynamic_resources.involves(pod_info) else None
+                if pod_claims is not None:
+                    await pod_claims.compile_selectors()
+                    continue_with = self._pods.cache.get(queued_pod.key)
+                    if continue_with is not pod:
+                        continue
+            if pod_claims is not None:
+                pod_claims.begin_pass()
+            first_node, self._framework.pod_claims = self._algorithm.next_start_node_index, pod_claims
+            try:
+                done = cycle(queued_pod, group, checked=True)
+            finally:
+                self._framework.pod_claims = None
+            if not done and pod_claims is not None:
+                self._algorithm.next_start_node_index = first_node
+                await pod_claims.search_pending()
+
+    def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup, *, checked: bool) -> bool:
         """Decide, and start the task that writes the decision. Nothing else runs during the decision, so the cache does
-        not change."""
+        not change. Returns False, without a decision, if the pod may need devices, which is not ``checked`` yet, or if
+        more devices must be searched."""
         key = queued_pod.key
         pod = self._pods.cache.get(key)
         if (
@@ -213,13 +272,22 @@ class Scheduler:
             # During a relist the cache of the informer is ahead of the handlers.
             self._queue.delete(key)
             self._write_slots.release()
-            return
+            return True
         pod_info = queued_pod.update(pod)
+        if (pod.spec.resource_claims or pod_info.extended_resources) and not checked:
+            return False
         began = self._metrics.clock()
         result = self._algorithm.schedule_pod(pod_info)
+        pod_claims = self._framework.pod_claims
+        if pod_claims is not None:
+            if pod_claims.pending and not pod_claims.error:
+                return False
+            # What another plugin rejects before comes first.
+            if pod_claims.error and not (isinstance(result, FitError) and result.diagnosis.pre_filter_status):
+                self._fail_with_error(queued_pod, pod_info, pod_claims.error, group, began)
+                return True
         if isinstance(result, FitError):
-            self._fail(queued_pod, pod_info, result, group, began)
-            return
+            return self._fail(queued_pod, pod_info, result, group, began)
         self._metrics.algorithm.observe(self._metrics.clock() - began)
         node_name = result.suggested_host
         self.decisions.add(self._env.now().timestamp(), key, node=node_name, feasible_nodes=result.feasible_nodes)
@@ -227,7 +295,26 @@ class Scheduler:
         pod_state = self._cache.assume_pod(pod_info, node_name)
         self._cache.nominator.delete_nominated_pod_if_exists(key)
         self._handlers.move_pods_for_assigned_pod(None, pod_state)
-        group.start(self._binding_cycle(queued_pod, pod_info, result, assumed_volumes, began), name=f"bind {key}")
+        claim_binding = self._reserve_claims(pod_claims, node_name) if pod_claims is not None else None
+        binding = self._binding_cycle(queued_pod, pod_info, result, assumed_volumes, claim_binding, began)
+        group.start(binding, name=f"bind {key}")
+        return True
+
+    def _reserve_claims(self, pod_claims: "PodClaims", node_name: str) -> "ClaimBinding | None":
+        """Reserve the devices that were found for the node."""
+        if not pod_claims.claims:
+            return None
+        binding = claim_binding.ClaimBinding(
+            self._env,
+            self._client,
+            self._dynamic_resources.manager,
+            self._api_calls.recorder,
+            self._log,
+            pod_claims,
+            node_name,
+        )
+        binding.reserve()
+        return binding
 
     def _assume_pod_volumes(self, pod_info: PodInfo, node_name: str) -> AssumedVolumes | None:
         claims = self._framework.pod_volume_claims(pod_info)
@@ -236,11 +323,18 @@ class Scheduler:
 
     def _fail(
         self, queued_pod: QueuedPodInfo, pod_info: PodInfo, fit_error: FitError, group: TaskGroup, began: float
-    ) -> None:
-        """The pod fits no node: run preemption, and start the task that reports."""
+    ) -> bool:
+        """The pod fits no node: run preemption, and start the task that reports. Returns False if devices must be
+        searched for preemption."""
         metrics = self._metrics
         tried = metrics.clock()
-        result = self._run_post_filter(pod_info, fit_error)
+        pod_claims = self._framework.pod_claims
+        deallocation = claim_binding.post_filter(pod_claims) if pod_claims is not None and pod_claims.claims else None
+        result = self._run_post_filter(
+            pod_info, fit_error, deallocation.message if deallocation is not None else NO_CLAIMS_TO_DEALLOCATE
+        )
+        if pod_claims is not None and pod_claims.pending and not pod_claims.error:
+            return False
         if fit_error.num_all_nodes:
             metrics.preemption_attempts.inc()
         now = metrics.clock()
@@ -262,15 +356,33 @@ class Scheduler:
             queued_pod, rejected_by, cluster_wide=not rejected_by.isdisjoint(CLUSTER_WIDE_PLUGINS)
         )
         group.start(
-            self._handle_scheduling_failure(queued_pod, pod_info, message, result, displaced),
+            self._handle_scheduling_failure(queued_pod, pod_info, message, result, displaced, deallocation),
             name=f"report {queued_pod.key}",
         )
+        return True
 
-    def _run_post_filter(self, pod_info: PodInfo, fit_error: FitError) -> "PostFilterResult":
+    def _fail_with_error(
+        self, queued_pod: QueuedPodInfo, pod_info: PodInfo, error: str, group: TaskGroup, began: float
+    ) -> None:
+        """The decision has failed: start the task that reports, after which the pod is tried again."""
+        self._metrics.attempted(ERROR, self._metrics.clock() - began)
+        self._log.error("Error scheduling pod; retrying", pod=queued_pod.key, err=error)
+        self.decisions.add(self._env.now().timestamp(), queued_pod.key, message=error)
+        group.start(self._report_scheduling_error(queued_pod, pod_info, error), name=f"report {queued_pod.key}")
+
+    async def _report_scheduling_error(self, queued_pod: QueuedPodInfo, pod_info: PodInfo, error: str) -> None:
+        try:
+            await self._api_calls.update_pod_condition(pod_info.pod, "SchedulerError", error, nominated="")
+        finally:
+            self._queue.add_to_error_backoff(queued_pod)
+            self._write_slots.release()
+
+    def _run_post_filter(self, pod_info: PodInfo, fit_error: FitError, message: str) -> "PostFilterResult":
         # Imported when a pod first fits no node, which does not happen in most short-lived clusters.
         if not fit_error.num_all_nodes:
             return default_preemption.PostFilterResult()
-        if fit_error.diagnosis.pre_filter_status is not None:
+        rejection = fit_error.diagnosis.pre_filter_status
+        if rejection is not None and rejection.plugin != DYNAMIC_RESOURCES:
             return default_preemption.PostFilterResult(message=STATE_NOT_FOUND, keep_nomination=True)
         pdbs = self._pdbs.cache.list() if self._pdbs is not None else []
         result = default_preemption.post_filter(
@@ -278,7 +390,7 @@ class Scheduler:
         )
         if result.candidate is not None:
             return result
-        return msgspec.structs.replace(result, message=f"{NO_CLAIMS_TO_DEALLOCATE}, {result.message}")
+        return msgspec.structs.replace(result, message=f"{message}, {result.message}")
 
     def _update_nomination(self, pod_info: PodInfo, result: "PostFilterResult") -> list[PodInfo]:
         """Nominate the pod for the candidate's node. Returns the pods of lower priority whose nomination for that node
@@ -304,13 +416,16 @@ class Scheduler:
         message: str,
         result: "PostFilterResult",
         displaced: list[PodInfo],
+        deallocation: "Deallocation | None",
     ) -> None:
-        """Report why the pod fits no node, and evict the victims. Only then the pod may be popped again: this report
-        must not overtake the result of a later attempt."""
+        """Report why the pod fits no node, deallocate a claim that cannot be used, and evict the victims. Only then
+        the pod may be popped again: this report must not overtake the result of a later attempt."""
         pod, candidate = pod_info.pod, result.candidate
         nominated = None if result.keep_nomination else candidate.node_info.name if candidate is not None else ""
         evicted = True
         try:
+            if deallocation is not None:
+                await self._deallocate(queued_pod, deallocation)
             await self._api_calls.update_pod_condition(pod, "Unschedulable", message, nominated=nominated)
             if candidate is not None:
                 evicted = await self._prepare_candidate(pod_info, result, candidate, displaced)
@@ -320,6 +435,12 @@ class Scheduler:
             else:
                 self._queue.add_to_error_backoff(queued_pod)
             self._write_slots.release()
+
+    async def _deallocate(self, queued_pod: QueuedPodInfo, deallocation: "Deallocation") -> None:
+        try:
+            await claim_binding.deallocate(self._client, self._dynamic_resources.manager, deallocation)
+        except (ApiError, OSError) as error:
+            self._log.error("Failed to deallocate ResourceClaim", error=error, pod=queued_pod.key)
 
     async def _prepare_candidate(
         self, pod_info: PodInfo, result: "PostFilterResult", candidate: "Candidate", displaced: list[PodInfo]
@@ -353,6 +474,7 @@ class Scheduler:
         pod_info: PodInfo,
         result: ScheduleResult,
         assumed_volumes: AssumedVolumes | None,
+        claims: "ClaimBinding | None",
         began: float,
     ) -> None:
         pod, key, uid, node_name = pod_info.pod, queued_pod.key, queued_pod.uid, result.suggested_host
@@ -360,22 +482,27 @@ class Scheduler:
         metrics.binding.inc()
         point, started = "PreBind", metrics.clock()
         try:
-            if assumed_volumes is not None:
+            if assumed_volumes is not None or claims is not None:
                 # Binding may take long: others see where the pod is expected (``NominatedNodeNameForExpectation``).
                 await self._api_calls.nominate(pod, node_name)
-                await self._bind_volumes(queued_pod, assumed_volumes)
+                if assumed_volumes is not None:
+                    await self._bind_volumes(queued_pod, assumed_volumes)
+                if claims is not None:
+                    await self._bind_claims(queued_pod, claims)
                 now = metrics.clock()
                 metrics.point("PreBind", SUCCESS).observe(now - started)
                 started = now
             record_decision(result.reason)
             point = "Bind"
             await self._api_calls.bind(pod, node_name)
-        except (ApiError, OSError, BindingError) as error:
+        except (ApiError, OSError, BindingError, ClaimBindingError) as error:
             now = metrics.clock()
             metrics.point(point, FAILED).observe(now - started)
             metrics.attempted(ERROR, now - began)
             if assumed_volumes is not None:
                 self._volume_binder.revert_assumed_pod_volumes(assumed_volumes)
+            if claims is not None:
+                await claims.unreserve()
             forgotten = self._cache.forget_pod(key, uid)
             if forgotten is not None:
                 self._handlers.move_pods_for_assigned_pod(forgotten, None)
@@ -411,9 +538,26 @@ class Scheduler:
         finally:
             await self._write_slots.acquire()
 
+    async def _bind_claims(self, queued_pod: QueuedPodInfo, claims: "ClaimBinding") -> None:
+        """Allocate and reserve the claims before the pod is bound. Waiting for drivers does not occupy a write slot."""
+
+        def is_desired() -> bool:
+            return self._queue.contains(queued_pod.key, queued_pod.uid)
+
+        if not claims.waits:
+            await claims.bind(is_desired)
+            return
+        self._write_slots.release()
+        try:
+            await claims.bind(is_desired)
+        finally:
+            await self._write_slots.acquire()
+
     async def _report_binding_error(self, queued_pod: QueuedPodInfo, pod: Pod, error: Exception) -> None:
         if isinstance(error, BindingError) and self._queue.contains(queued_pod.key, queued_pod.uid):
             message = f'running PreBind plugin "{volume_binding.NAME}": {error}'
+        elif isinstance(error, ClaimBindingError) and self._queue.contains(queued_pod.key, queued_pod.uid):
+            message = str(error)
         elif isinstance(error, ApiError) and not isinstance(error, Timeout):
             message = f'binding rejected: running Bind plugin "DefaultBinder": {error}'
         else:

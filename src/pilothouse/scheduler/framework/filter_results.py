@@ -87,6 +87,11 @@ class FilterResultsCache:
 
     def get(self, pod_info: PodInfo) -> FilterResults:
         """The results for pods like this one, without those that are out of date."""
+        if pod_info.delegated_resources:
+            # The results also depend on DeviceClasses.
+            uncached = FilterResults(pod_info)
+            uncached.refresh(self._cache)
+            return uncached
         results = self._results.pop(pod_info.signature, None)
         if results is None:
             if len(self._results) >= _MAX_SIGNATURES:

@@ -6,6 +6,7 @@ those that depend on volumes and on other pods, and nominated pods. As kube-sche
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.framework.status import Status
@@ -28,6 +29,9 @@ from pilothouse.scheduler.plugins.interpod_affinity import NamespaceLister
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.plugins.volume_binding import PodVolumeClaims
 
+if TYPE_CHECKING:
+    from pilothouse.scheduler.plugins.dynamic_resources.pod_claims import PodClaims
+
 
 def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
     """The first rejection by a plugin that reads only the node, or None."""
@@ -48,7 +52,15 @@ def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
 class CycleState:
     """What PreFilter computed for one pod, as of now: None for plugins that reject no node."""
 
-    __slots__ = ("features", "interpod_affinity", "limits", "pod_topology_spread", "restriction", "volumes")
+    __slots__ = (
+        "features",
+        "interpod_affinity",
+        "limits",
+        "pod_claims",
+        "pod_topology_spread",
+        "restriction",
+        "volumes",
+    )
 
     def __init__(
         self,
@@ -58,6 +70,7 @@ class CycleState:
         restriction: Status | None,
         spread: pod_topology_spread.PreFilterState | None,
         affinity: interpod_affinity.PreFilterState | None,
+        pod_claims: "PodClaims | None" = None,
     ) -> None:
         self.features = node_declared_features.required_features(pod_info.pod.spec)
         self.volumes = volumes
@@ -65,6 +78,7 @@ class CycleState:
         self.restriction = restriction
         self.pod_topology_spread = spread
         self.interpod_affinity = affinity
+        self.pod_claims = pod_claims
 
     def filter_volumes(self, node_info: NodeInfo) -> Status | None:
         """Run VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone."""
@@ -81,12 +95,14 @@ class CycleState:
         return status
 
     def filter_node(self, node_info: NodeInfo) -> Status | None:
-        """Run these, PodTopologySpread, InterPodAffinity and NodeDeclaredFeatures."""
+        """Run these, PodTopologySpread, InterPodAffinity, DynamicResources and NodeDeclaredFeatures."""
         status = self.filter_volumes(node_info)
         if status is None and self.pod_topology_spread is not None:
             status = self.pod_topology_spread.filter_node(node_info)
         if status is None and self.interpod_affinity is not None:
             status = self.interpod_affinity.filter_node(node_info)
+        if status is None and self.pod_claims is not None:
+            status = self.pod_claims.filter_node(node_info)
         if status is None and self.features:
             status = node_declared_features.filter_node(self.features, node_info)
         return status
@@ -100,6 +116,8 @@ class Framework:
         self.namespaces = namespaces
         self._volume_binder = volume_binder
         self._volume_claims: tuple[PodInfo, int, PodVolumeClaims] | None = None
+        self.pod_claims: PodClaims | None = None
+        """The resource claims of the pod that is being scheduled, if it has any."""
 
     def pod_volume_claims(self, pod_info: PodInfo) -> PodVolumeClaims | None:
         """The claims of the pod, if it has any; cached until something changes."""
@@ -124,7 +142,7 @@ class Framework:
             limits = self._volume_binder.volume_limits.pre_filter(pod_info)
             if volumes.read_write_once_pod_claims:
                 restriction = volume_restrictions.filter_pod(cache, volumes.read_write_once_pod_claims)
-        return CycleState(pod_info, volumes, limits, restriction, spread, affinity or None)
+        return CycleState(pod_info, volumes, limits, restriction, spread, affinity or None, self.pod_claims)
 
     def filter_node(self, pod_info: PodInfo, node_info: NodeInfo, state: CycleState | None = None) -> Status | None:
         """The first rejection by any plugin, or None. Nominated pods count as if they were on the node."""
@@ -147,6 +165,9 @@ class Framework:
             positions = state.pod_topology_spread.filter_nodes(cache, positions)
         if state.interpod_affinity is not None:
             positions = state.interpod_affinity.filter_nodes(cache, positions)
+        if state.pod_claims is not None:
+            pod_claims = state.pod_claims
+            positions = [i for i in positions if pod_claims.filter_node(node_infos[i]) is None]
         if state.features:
             required = state.features
             positions = [i for i in positions if not node_declared_features.filter_node(required, node_infos[i])]

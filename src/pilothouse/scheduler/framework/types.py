@@ -173,8 +173,9 @@ class PodInfo:
     """
 
     __slots__ = (
-        "affinity_terms", "claim_names", "ephemeral_claim_names", "hard_constraints", "host_ports", "is_best_effort",
-        "key", "labels", "namespace", "node_affinity", "node_names", "non_zero_cpu", "non_zero_memory", "pod",
+        "affinity_terms", "claim_names", "delegated_resources", "ephemeral_claim_names", "extended_resources",
+        "hard_constraints", "host_ports", "is_best_effort", "key", "labels", "namespace", "node_affinity", "node_names",
+        "non_zero_cpu", "non_zero_memory", "pod",
         "positive_requests", "preferred_node_affinity_terms", "priority", "requests", "score_cpu", "score_memory",
         "selects_nodes", "signature", "soft_constraints", "tolerates_unschedulable", "tolerations", "too_many_terms",
     )  # fmt: skip
@@ -188,6 +189,10 @@ class PodInfo:
         self.priority = spec.priority or 0
         self.requests = requests = effective_requests(pod, status=True)
         self.positive_requests = tuple((name, amount) for name, amount in sorted(requests.items()) if amount > 0)
+        self.extended_resources = [name for name, _amount in self.positive_requests if "/" in name]
+        """The requested resources with a domain, which DeviceClasses may back."""
+        self.delegated_resources: frozenset[str] = frozenset()
+        """Those that DeviceClasses back, as of the last attempt: set by the scheduler, read by NodeResourcesFit."""
         self.non_zero_cpu, self.non_zero_memory = _non_zero_requests(pod, requests)
         self.score_cpu, self.score_memory = self.non_zero_cpu, self.non_zero_memory
         """What LeastAllocated counts for the pod while it is scheduled: the requests of its containers alone, whatever

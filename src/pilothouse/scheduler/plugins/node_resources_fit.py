@@ -3,6 +3,7 @@
 As kube-scheduler v1.36 ``plugins/noderesources/fit.go`` and ``least_allocated.go``.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from pilothouse.scheduler.framework.status import Status
@@ -19,9 +20,16 @@ def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
         return _insufficient_resources(pod_info, node_info)
     allocatable, requested = node_info.allocatable, node_info.requested
     for name, amount in pod_info.positive_requests:
-        if amount > allocatable.get(name, 0) - requested.get(name, 0):
+        if amount > allocatable.get(name, 0) - requested.get(name, 0) and not _is_delegated(
+            pod_info, name, allocatable
+        ):
             return _insufficient_resources(pod_info, node_info)
     return None
+
+
+def _is_delegated(pod_info: PodInfo, name: str, allocatable: Mapping[str, int]) -> bool:
+    """Whether DynamicResources allocates devices for the resource, which the node does not have itself."""
+    return name in pod_info.delegated_resources and not allocatable.get(name)
 
 
 def _insufficient_resources(pod_info: PodInfo, node_info: NodeInfo) -> Status:
@@ -30,7 +38,9 @@ def _insufficient_resources(pod_info: PodInfo, node_info: NodeInfo) -> Status:
     unresolvable = False
     for name, amount in sorted(pod_info.positive_requests, key=_rank):
         allocatable = node_info.allocatable.get(name, 0)
-        if amount > allocatable - node_info.requested.get(name, 0):
+        if amount > allocatable - node_info.requested.get(name, 0) and not _is_delegated(
+            pod_info, name, node_info.allocatable
+        ):
             reasons.append(f"Insufficient {name}")
             # More than the empty node has: no preemption would help.
             unresolvable = unresolvable or amount > allocatable
@@ -72,7 +82,10 @@ def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> b
     if change.new is None or not (change.added or change.allocatable):
         return False
     before, after = change.old_allocatable, change.new_allocatable
-    if after.get("pods", 0) < 1 or any(amount > after.get(name, 0) for name, amount in pod_info.positive_requests):
+    if after.get("pods", 0) < 1 or any(
+        amount > after.get(name, 0) and not _is_delegated(pod_info, name, after)
+        for name, amount in pod_info.positive_requests
+    ):
         return False
     return (
         change.added

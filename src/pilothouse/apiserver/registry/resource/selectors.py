@@ -1,11 +1,10 @@
 """Validation of the CEL selectors of devices.
 
-After k8s.io/dynamic-resource-allocation ``cel/compile.go`` (v0.36) and ``validateSelector`` in kubernetes'
-``pkg/apis/resource/validation/validation.go`` (v1.36). Attributes have the type ``dyn``.
+After ``validateSelector`` in kubernetes' ``pkg/apis/resource/validation/validation.go`` (v1.36); ``cel.devices``
+compiles them.
 """
 
 from functools import lru_cache
-from typing import Any
 
 from pilothouse.apiserver.field_errors import ErrorList, forbidden, invalid, required, too_long
 from pilothouse.apiserver.objects import Object
@@ -13,15 +12,10 @@ from pilothouse.apiserver.registry.resource.validation import validate_slice
 from pilothouse.env.lazy import lazy_imports
 
 with lazy_imports():
-    from pilothouse.cel import environment as cel_environment
-    from pilothouse.cel import schemas, sizes
-
+    from pilothouse.cel import devices as cel_devices
 
 _MAX_SELECTORS = 32
 _MAX_EXPRESSION_BYTES = 10 * 1024
-_MAX_COST = 1_000_000
-_MAX_MEMBERS, _MAX_VALUE_LENGTH, _MAX_DRIVER_LENGTH = 32, 64, 63
-_TOO_COMPLEX = "too complex, exceeds cost limit"
 
 
 def validate_selectors(selectors: list[Object], path: str, *, is_unchanged: bool = False) -> ErrorList:
@@ -43,42 +37,12 @@ def _validate_selector(selector: Object, path: str, is_unchanged: bool) -> Error
     detail = _compile_error(expression)
     if not detail:
         return []
-    return [forbidden(child_path, detail) if detail == _TOO_COMPLEX else invalid(child_path, expression, detail)]
+    return [
+        forbidden(child_path, detail) if detail == cel_devices.TOO_COMPLEX else invalid(child_path, expression, detail)
+    ]
 
 
 @lru_cache(maxsize=256)
 def _compile_error(expression: str) -> str:
     """The error of an expression; "" if it is a valid selector."""
-    environment, sizes = _environment()
-    try:
-        program = environment.compile(expression, return_types=("bool", "dyn"))
-    except cel_environment.CompileError as error:
-        detail = str(error)
-        if detail.startswith("ERROR: "):
-            return f"compilation failed: {detail}"
-        return f"must evaluate to bool or the unknown type, not {detail}"
-    return _TOO_COMPLEX if program.cost(sizes) > _MAX_COST else ""
-
-
-@lru_cache(maxsize=1)
-def _environment() -> tuple[Any, Any]:
-    """The CEL environment, and the maximum sizes of the fields of a device, for cost estimates."""
-    types, members = schemas.Types(), ("map", ("map", "dyn"))
-    device: dict[str, schemas.Kind] = {
-        "driver": "string",
-        "allowMultipleAllocations": "bool",
-        "attributes": members,
-        "capacity": members,
-    }
-    types.messages.append(("Device", device))
-    value = sizes.Sized(1, _MAX_VALUE_LENGTH)
-    values = sizes.Sized(2, _MAX_MEMBERS, of=value, is_map=True, every=value)
-    domains = sizes.Sized(2, _MAX_MEMBERS, of=values, is_map=True)
-    fields = {
-        "driver": sizes.Sized(2, _MAX_DRIVER_LENGTH),
-        "allowMultipleAllocations": sizes.Sized(4, 1),
-        "attributes": domains,
-        "capacity": domains,
-    }
-    variables = {"device": f"{schemas.PACKAGE}.Device"}
-    return cel_environment.Environment(variables, types.serialized(), bindings=True), sizes.Sized(2, fields=fields).size
+    return cel_devices.compile_error(expression)
