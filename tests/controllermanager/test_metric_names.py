@@ -46,7 +46,7 @@ def registered() -> dict[str, Metric]:
         process_metrics.install(metrics)
         build_metrics.install(metrics, OPTIONS.gates)
         RestClientMetrics(metrics, env.now)
-        manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
+        manager = Manager(env, OPTIONS, LocalClients(env, server.transport).manager(), DESCRIPTORS, metrics=metrics)
         async with TaskGroup("manager") as group:
             group.start(manager.run(), name="manager")
             await asyncio.sleep(5.0)

@@ -107,7 +107,7 @@ def test_deployment_runs_as_nobody() -> None:
 def test_probes_use_anonymous_paths(name: str) -> None:
     async def main(env: Env) -> set[str]:
         server = ApiServer(env, MemoryStore(env))
-        manager = Manager(env, Options(), LocalClients(env, server).manager(), DESCRIPTORS)
+        manager = Manager(env, Options(), LocalClients(env, server.transport).manager(), DESCRIPTORS)
         result = set(pages_of(env, Options(), manager).paths)
         await server.close()
         return result

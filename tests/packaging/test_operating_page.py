@@ -54,7 +54,7 @@ def running() -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         RestClientMetrics(metrics, env.now)
         process_metrics.install(metrics)
         build_metrics.install(metrics, OPTIONS.gates)
-        manager = Manager(env, OPTIONS, LocalClients(env, server).manager(), DESCRIPTORS, metrics=metrics)
+        manager = Manager(env, OPTIONS, LocalClients(env, server.transport).manager(), DESCRIPTORS, metrics=metrics)
         slis = Slis(env)
         async with TaskGroup("manager") as group:
             group.start(manager.run(), name="manager")

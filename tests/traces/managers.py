@@ -40,7 +40,7 @@ class Process:
             self._connections.append(connection)
             return Traced(connection, server, name)
 
-        clients = LocalClients(env, server, connect).manager()
+        clients = LocalClients(env, server.transport, connect).manager()
         manager = Manager(env, ELECTING, clients, UPSTREAMS, identity=self.identity)
         self._task = group.start(manager.run(), name=f"manager {name}")
 

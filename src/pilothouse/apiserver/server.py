@@ -123,6 +123,7 @@ _VIRTUAL: dict[tuple[str, str, str], Handler] = {
 
 _REMOVED = re.compile(r"unavailable in v(\d+\.\d+)\+").search
 _DISCOVERY = ("/api", "/apis")
+_METRICS = "/metrics"
 _READS = ("GET", "HEAD")
 _CONNECT_SUBRESOURCES = ("attach", "exec", "portforward")
 """Subresources that connect to a pod and require the permission ``create``."""
@@ -166,9 +167,11 @@ class ApiServer:
         self.metrics_sources: list[Callable[[], str]] = []
         """Additional metrics of the API server, for ``/metrics``."""
         self.process_metrics: list[Callable[[], str]] = []
-        """Metrics of the process, which are on the page of each program."""
+        """Metrics of the process."""
         self.component_metrics: dict[str, list[Callable[[], str]]] = {}
-        """The pages of other programs in this process, by upstream's names of them."""
+        """The pages of the other programs, by upstream's names of them."""
+        self.update_component_metrics: Callable[[], Awaitable[None]] | None = None
+        """Updates those of programs in another process, before they are read."""
         self.documents = Documents(
             self.core.table,
             address=f"127.0.0.1:{self.options.secure_port}",
@@ -305,6 +308,8 @@ class ApiServer:
             if not request_info.resource_request:
                 if self.calling_checks and is_health(request_info.path):
                     await asyncio.gather(*(check.refresh(request_info.path) for check in self.calling_checks))
+                if request_info.path.startswith(_METRICS) and self.update_component_metrics is not None:
+                    await self.update_component_metrics()
                 document = self.documents.handle(request, request_info)
                 if self.audit is not None:
                     self._record_document(request, request_info, document)

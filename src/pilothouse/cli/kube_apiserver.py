@@ -40,6 +40,7 @@ with lazy_imports():
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import root_authority, selection
     from pilothouse.controllers import registry
+    from pilothouse.plane import options as plane_options
     from pilothouse.plane import plane
     from pilothouse.plane import served as served_plane
     from pilothouse.serving import server
@@ -170,7 +171,7 @@ def _controllers(env: Env, served: "ServedApiServer", names: Sequence[str]) -> A
         manager = root_authority.with_ca_bundle(manager, served.authority.certificate)
         if not served.options.client_authority:  # otherwise no server would accept the signed tokens
             manager = root_authority.with_signing_ca(manager, served.authority)
-    options = plane.PlaneOptions(nodes=0, scheduler=False, manager=manager)
+    options = plane_options.PlaneOptions(nodes=0, scheduler=False, manager=manager)
     return plane.Plane(env, served.store, options, server=served.server).run()
 
 

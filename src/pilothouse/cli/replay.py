@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pilothouse.plane.served import ServedApiServer
 
 with lazy_imports():
-    from pilothouse.plane import plane
+    from pilothouse.plane import options as plane_options
     from pilothouse.snapshots import file_format, replaying
 
 USAGE = """Serves a recording of `record`: an API server that starts with the state of the recorded cluster, and applies
@@ -40,7 +40,7 @@ def flag_set(program: str) -> FlagSet:
         Flag("speed", FLOAT, 1.0, "Seconds of the recording in a second; 0: as fast as possible"),
         Flag("exit", BOOL, False, "End when the recording is over, rather than serve its last state"),
     )
-    server_flags(flags, service_range=plane.SERVICE_RANGE)
+    server_flags(flags, service_range=plane_options.SERVICE_RANGE)
     common_flags(flags)
     return flags
 

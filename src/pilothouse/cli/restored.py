@@ -1,8 +1,9 @@
 """The cluster with which ``up`` starts: from a snapshot, or from a data directory that was restored from one."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -36,6 +37,8 @@ class RestoredCluster(msgspec.Struct, frozen=True):
     """The initial records of the store; none if they are in the data directory."""
     nodes: tuple[str, ...] = ()
     """The ready nodes, which are simulated."""
+    defaults: Mapping[str, Any] = {}
+    """Values of flags that were not given."""
 
 
 def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
@@ -65,9 +68,10 @@ def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
     defaults: dict[str, object] = {"nodes": 0, "no-storage": True}
     if origin.service_range:
         defaults["service-cluster-ip-range"] = origin.service_range
-    values = {**parsed.values, **{name: value for name, value in defaults.items() if name not in parsed.given}}
+    defaults = {name: value for name, value in defaults.items() if name not in parsed.given}
     nodes = tuple(node.name for node in origin.nodes if node.ready)
-    return msgspec.structs.replace(parsed, values=values), RestoredCluster(records, nodes)
+    restored_parsed = msgspec.structs.replace(parsed, values={**parsed.values, **defaults})
+    return restored_parsed, RestoredCluster(records, nodes, defaults)
 
 
 def _read(parsed: Parsed, name: str) -> "Restored":

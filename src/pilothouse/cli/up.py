@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pilothouse.cli.apiserver import (
     administrators_kubeconfig,
-    gates_of,
     instance,
     open_server,
     server_flags,
@@ -20,7 +19,7 @@ from pilothouse.cli.apiserver import (
 from pilothouse.cli.clientside import PATHS, common_flags, decision_log, traced
 from pilothouse.cli.clusters.cluster import CLUSTER_VARIABLE
 from pilothouse.cli.etcd_flags import etcd_arguments
-from pilothouse.cli.nodes import node_flags, profile_from, stages_from
+from pilothouse.cli.nodes import node_flags
 from pilothouse.cli.program import UserError, parse, serve
 from pilothouse.cli.restored import RestoredCluster, restored_cluster
 from pilothouse.client.decision_log_flags import add_decision_log_flags
@@ -28,15 +27,19 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.memory import collecting_rarely
 from pilothouse.env.zones import local_zone
-from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
+from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.metrics import Registry
+from pilothouse.plane.processes.failure import ProgramsFailed
 from pilothouse.tracing.flags import APISERVER
 
 if TYPE_CHECKING:
     from pilothouse.cli.manifests import AppliedObject
     from pilothouse.client.decision_log import DecisionLog
     from pilothouse.plane import Plane
+    from pilothouse.plane.processes.split_plane import SplitPlane
     from pilothouse.plane.served import ServedApiServer
+
+    AnyPlane = Plane | SplitPlane
 
 with lazy_imports():
     import shlex
@@ -44,15 +47,16 @@ with lazy_imports():
 
     from pilothouse import ui
     from pilothouse.apiserver import resources
-    from pilothouse.cli import apply_manifests, held_lease, rollout, written_kubeconfig
+    from pilothouse.cli import apply_manifests, held_lease, plane_flags, rollout, written_kubeconfig
     from pilothouse.cli import manifests as manifest_files
     from pilothouse.controllermanager import options as manager_options
-    from pilothouse.controllermanager import root_authority
     from pilothouse.controllermanager import selection as controller_selection
     from pilothouse.controllers import registry
     from pilothouse.controllers.identity import serviceaccount
+    from pilothouse.plane import options as plane_options
     from pilothouse.plane import plane
     from pilothouse.plane import served as served_plane
+    from pilothouse.plane.processes import messages, split_plane
 
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 
@@ -93,6 +97,13 @@ def flag_set(program: str) -> FlagSet:
         Flag("timeout", DURATION, 60.0, "How long --wait waits before it gives up"),
         Flag("controllers", STRINGS, ("*",), "Controllers to run, in the syntax of kube-controller-manager's flag"),
         Flag("no-manager", BOOL, False, "Run no controllers"),
+        Flag(
+            "processes",
+            INT,
+            1,
+            "Number of processes: 1, or 2 to run controllers, scheduler and nodes in a process of their own, on a "
+            "second core",
+        ),
         Flag("no-scheduler", BOOL, False, "Run no scheduler"),
         Flag("no-metrics", BOOL, False, "Don't serve metrics.k8s.io, like a cluster without metrics-server"),
         Flag("no-storage", BOOL, False, "Create no default StorageClass and provision no volumes"),
@@ -124,7 +135,7 @@ def flag_set(program: str) -> FlagSet:
             "Add a context to this kubeconfig, such as ~/.kube/config, and make it the current one until exit",
         ),
     )
-    server_flags(flags, service_range=plane.SERVICE_RANGE)
+    server_flags(flags, service_range=plane_options.SERVICE_RANGE)
     add_decision_log_flags(flags)
     node_flags(flags)
     common_flags(flags)
@@ -138,6 +149,8 @@ async def _up(parsed: Parsed) -> int:
         raise UserError("--in-memory and --etcd-servers can't be used together", code=2)
     if parsed["wait"] and not parsed["filename"]:
         raise UserError("--wait needs manifests to wait for: use -f", code=2)
+    if parsed["processes"] not in (1, 2):
+        raise UserError(f"--processes must be 1 or 2, got {parsed['processes']}", code=2)
     if not parsed["kubeconfig"]:
         raise UserError("--kubeconfig must name a file: it contains the credentials of the administrator", code=2)
     manifests = manifest_files.all_of(
@@ -198,7 +211,8 @@ async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
     metrics = Registry()
     async with (
         traced(parsed, Env(zone=local_zone()), APISERVER, instance(), metrics) as env,
-        decision_log(parsed, env, metrics) as decisions,
+        # Programs of another process record their writes there.
+        decision_log(parsed, env, metrics) if parsed["processes"] == 1 else contextlib.nullcontext() as decisions,
     ):
         served = open_server(env, parsed, service_accounts=_creates_service_accounts(parsed), records=restored.records)
         if decisions is not None or env.tracing is not None:
@@ -210,13 +224,13 @@ async def running_plane(parsed: Parsed) -> AsyncIterator["RunningPlane"]:
 
 @contextlib.asynccontextmanager
 async def _running(
-    env: Env, served: "ServedApiServer", plane: "Plane", parsed: Parsed
+    env: Env, served: "ServedApiServer", plane: "AnyPlane", parsed: Parsed
 ) -> AsyncIterator["RunningPlane"]:
     page = _page(env, served, plane) if parsed["ui"] else None
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
             await start(served)
-            running = group.start(plane.run(), name="plane")
+            running = group.start(_run_plane(plane), name="plane")
             page_task = None if page is None else group.start(page.run(), name="page")
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
@@ -232,7 +246,14 @@ async def _running(
         await served.stop()
 
 
-async def _wait_ready(plane: "Plane", serving: str) -> None:
+async def _run_plane(plane: "AnyPlane") -> None:
+    try:
+        await plane.run()
+    except ProgramsFailed as error:
+        raise UserError(str(error)) from None
+
+
+async def _wait_ready(plane: "AnyPlane", serving: str) -> None:
     manager = plane.options.manager
     if manager is None:
         await plane.wait_ready()
@@ -252,7 +273,7 @@ async def _wait_ready(plane: "Plane", serving: str) -> None:
 class RunningPlane(NamedTuple):
     """A plane, its kubeconfig, and the messages about both."""
 
-    plane: "Plane"
+    plane: "AnyPlane"
     kubeconfig: Path
     greeting: str
 
@@ -281,7 +302,7 @@ def _plane(
     parsed: Parsed,
     decisions: "DecisionLog | None",
     restored: RestoredCluster,
-) -> "Plane":
+) -> "AnyPlane":
     warn_of_idle_gates(parsed, {*manager_options.effective_gates(registry.DESCRIPTORS), *resources.BEHIND_GATES})
     unknown = controller_selection.unknown_names(parsed["controllers"], registry.DESCRIPTORS)
     if unknown:
@@ -290,39 +311,31 @@ def _plane(
     # The data directory is locked, so the previous holder of the lease with this name has ended: a restart takes it
     # over at once, while a new name would wait until it expires. An etcd can have another `up` of this host.
     identity = f"{socket.gethostname()}_{env.uid() if parsed['etcd-servers'] else 'pilothouse-up'}"
-    manager = manager_options.Options(
-        controllers=parsed["controllers"],
-        leader_election=manager_options.LeaderElection(enabled=True),
-        # Upstream grants these permissions to controllers, not to the manager.
-        use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
+    signer = served.handler_chain.tokens.signer
+    options = plane_flags.plane_options(
+        parsed, identity=identity, authority=served.authority, signer=signer, restored_nodes=restored.nodes
     )
-    manager = manager_options.with_gates(manager, gates_of(parsed), registry.DESCRIPTORS)
-    for unsupported in () if parsed["no-manager"] else manager_options.unsupported_gates(manager, registry.DESCRIPTORS):
+    for unsupported in (
+        manager_options.unsupported_gates(options.manager, registry.DESCRIPTORS) if options.manager else ()
+    ):
         raise UserError(f"--feature-gates: {unsupported}", code=2)
-    if served.authority is not None:
-        manager = root_authority.with_ca_bundle(manager, served.authority.certificate)
-        manager = root_authority.with_signing_ca(manager, served.authority)
-    manager = root_authority.with_signer(manager, served.handler_chain.tokens.signer)
-    options = plane.PlaneOptions(
-        nodes=parsed["nodes"],
-        node_prefix=parsed["node-prefix"],
-        adopted_nodes=restored.nodes,
-        profile=profile_from(parsed),
-        stages=stages_from(parsed),
-        resource_metrics=not parsed["no-metrics"],
-        scheduler=not parsed["no-scheduler"],
-        storage=not parsed["no-storage"],
-        cloud=not parsed["no-cloud"],
-        manager=None if parsed["no-manager"] else manager,
-        manager_identity=identity,
-    )
     try:
-        return plane.Plane(env, served.store, options, server=served.server, decisions=decisions)
+        if parsed["processes"] == 1:
+            return plane.Plane(env, served.store, options, server=served.server, decisions=decisions)
+        start = messages.Start(
+            words=tuple(f"--{name}={text}" for name, texts in parsed.texts.items() for text in texts),
+            defaults=restored.defaults,
+            nodes=restored.nodes,
+            manager_identity=identity,
+            authority=None if served.authority is None else (served.authority.certificate, served.authority.key),
+            signing_key=signer.pem,
+        )
+        return split_plane.SplitPlane(env, options, served.server, start)
     except ValueError as error:
         raise UserError(f"--node-prefix: {error}", code=2) from error
 
 
-def _page(env: Env, served: "ServedApiServer", plane: "Plane") -> "ui.Page":
+def _page(env: Env, served: "ServedApiServer", plane: "AnyPlane") -> "ui.Page":
     """The page, for the administrator of the plane."""
     authenticator = served.handler_chain.authenticator
 

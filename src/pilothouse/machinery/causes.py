@@ -3,7 +3,8 @@
 Kubernetes' audit records the client of a write. For a controller the cause is kept in context variables: a worker calls
 ``begin_sync`` when it gets a key, the controller calls ``record_decision`` before it writes, and the client or server
 reads ``current_cause``. Tasks that a sync creates inherit both. An API server in the same process reads the context
-variables; others get the header ``Pilothouse-Cause``, which kube-apiserver ignores.
+variables, which one in another process of the same plane adopts; others get the header ``Pilothouse-Cause``, which
+kube-apiserver ignores.
 
 The header is as trustworthy as a User-Agent: any client may send any cause.
 """
@@ -205,6 +206,14 @@ def return_to(moment: Moment) -> None:
     """The following writes of this task were decided at that moment."""
     _sync.set(moment.sync)
     _decision.set(moment.decision)
+
+
+def adopt_cause(cause: Cause) -> None:
+    """The following writes of this task have this cause, which was determined in another process."""
+    sync = _Sync(cause.component, cause.key, None)
+    sync.cause, sync.decision = cause, cause.decision
+    _sync.set(sync)
+    _decision.set(cause.decision)
 
 
 def current_cause() -> Cause | None:

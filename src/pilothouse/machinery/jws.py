@@ -141,6 +141,13 @@ class Signer:
     def __repr__(self) -> str:
         return f"Signer({self.algorithm}, kid={self.kid!r})"
 
+    @property
+    def pem(self) -> bytes:
+        """The private key, PKCS#8."""
+        return self._key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
     def sign(self, claims: Mapping[str, Any]) -> str:
         """The JSON Web Token with these claims, in their order."""
         head = to_base64url(_encode({"alg": self.algorithm, "kid": self.kid}))

@@ -6,23 +6,20 @@ of ``system:node:NAME``; informers are shared by all nodes.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pilothouse.api.core import NODES, PODS
-from pilothouse.api.logs import ContainerLog
-from pilothouse.api.usage import ContainerUsage, Usage
 from pilothouse.client import Client
 from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.nodes.eviction_manager import CONDITIONS, EvictionManager
 from pilothouse.nodes.heartbeats import Heartbeats
-from pilothouse.nodes.logs import container_log
+from pilothouse.nodes.kubelet_api import KubeletApi
 from pilothouse.nodes.outages import Outages
 from pilothouse.nodes.pod_workers import PodWorkers
 from pilothouse.nodes.profile import Profile
 from pilothouse.nodes.recording import NodeEventRecorder
-from pilothouse.nodes.usage import IDLE, container_usages
 from pilothouse.runtime import InformerFactory
 
 if TYPE_CHECKING:
@@ -71,8 +68,8 @@ class NodeSimulator:
         self._index = {name: number for number, name in enumerate(names)}
         self._clients = {name: client_for(name) for name in names}
         self._administrators = {name: administrator or client for name, client in self._clients.items()}
-        self._reads_commands = profile.commands
         self._outages = Outages(env)
+        self.kubelet_api = KubeletApi(env, self._index, commands=profile.commands, is_down=self._outages.is_down)
         enabled = profile.sends_events(len(names))
         self._record_event = NodeEventRecorder(env, self._clients, self._outages, enabled=enabled)
         self._eviction_manager = EvictionManager(env, profiles, self._record_event, log)
@@ -143,28 +140,6 @@ class NodeSimulator:
             group.start(self._eviction_manager.run(), name="node pressure")
             for controller in self._stage_controllers:
                 group.start(controller.run(), name="stages")
-
-    def log(self, pod: Mapping[str, Any], container: str, previous: bool) -> ContainerLog | None:
-        """The log of a container on one of these nodes, None for other nodes; an error if the node is down."""
-        node = (pod.get("spec") or {}).get("nodeName") or ""
-        if node not in self._index:
-            return None
-        if self._outages.is_down(node):
-            return ContainerLog(error=f'node "{node}" does not answer')
-        return container_log(pod, container, previous, self._env.now(), commands=self._reads_commands)
-
-    def containers(self, pod: Mapping[str, Any], share: Mapping[str, int]) -> Sequence[ContainerUsage] | None:
-        """The usage of the containers of a pod on one of these nodes; None for other nodes, and for one that is
-        down."""
-        node = (pod.get("spec") or {}).get("nodeName") or ""
-        return container_usages(pod, share) if self._answers(node) else None
-
-    def node(self, name: str) -> Usage | None:
-        """The usage of one of these nodes without its pods; None for other nodes, and for one that is down."""
-        return IDLE if self._answers(name) else None
-
-    def _answers(self, node: str) -> bool:
-        return node in self._index and not self._outages.is_down(node)
 
     # Faults
 

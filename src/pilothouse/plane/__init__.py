@@ -6,6 +6,7 @@ recording).
 """
 
 from pilothouse.plane.clients import LocalClients
-from pilothouse.plane.plane import NodeGroup, Plane, PlaneOptions
+from pilothouse.plane.options import NodeGroup, PlaneOptions
+from pilothouse.plane.plane import Plane
 
 __all__ = ["LocalClients", "NodeGroup", "Plane", "PlaneOptions"]

@@ -1,15 +1,14 @@
-"""Clients of the embedded API server for programs in the same process:
+"""Clients of the embedded API server for programs of the same plane:
 
 no sockets, no throttling, upstream's identities.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from pilothouse.api import wire
-from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client
 from pilothouse.client.client import NOTHING_WIDER, default_user_agent
 from pilothouse.client.memo import DecodeMemo
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.tracing import requests as traced_requests
 
+ADMIN = ("kubernetes-admin", ("system:masters",))
 MANAGER_USER = "system:kube-controller-manager"
 SCHEDULER_USER = "system:kube-scheduler"
 AUTHENTICATED = "system:authenticated"
@@ -48,6 +48,16 @@ def env_of(env: Env, program: str) -> Env:
     return msgspec.structs.replace(env, tracing=env.tracing.service(SERVICES[program]))
 
 
+class Connect(Protocol):
+    """Creates transports to one API server that trusts the program."""
+
+    def __call__(
+        self, user: str, groups: Sequence[str], *, user_agent: str, metrics: "ClientMetrics | None"
+    ) -> wire.Transport:
+        """The transport of a user."""
+        ...
+
+
 class LocalClients:
     """Creates clients of one embedded API server. Decoded watch events are shared between all of them: see ``Client``,
     also for ``wider``."""
@@ -55,16 +65,20 @@ class LocalClients:
     def __init__(
         self,
         env: Env,
-        server: ApiServer,
+        connect: Connect,
         wrap: Wrap = as_it_is,
         wider: Mapping[type[Any], type[Any]] = NOTHING_WIDER,
         decisions: "DecisionLog | None" = None,
         metrics: "Mapping[str, ClientMetrics] | None" = None,
+        *,
+        remote: bool = False,
     ) -> None:
-        """``decisions`` records the writes of these clients, ``metrics`` count the requests of a program."""
+        """``decisions`` records the writes of these clients, ``metrics`` count the requests of a program. ``remote``:
+        the server is in another process."""
         self._env = env
-        self._server = server
+        self._connect = connect
         self._wrap = wrap
+        self._remote = remote
         self._memo = DecodeMemo()
         self._wider = wider
         self._decisions = decisions
@@ -83,13 +97,13 @@ class LocalClients:
     ) -> Client:
         """A client of ``program``, authenticated as ``user``."""
         user_agent = agent or default_user_agent(f"pilothouse-{program}")
-        transport = self._server.transport(
+        transport = self._connect(
             user, (*groups, AUTHENTICATED), user_agent=user_agent, metrics=self._metrics.get(program)
         )
         wrapped = self._wrap(program, transport)
         env = env_of(self._env, program)
         if env.tracing is not None and program in SERVICES:
-            wrapped = traced_requests.TracedTransport(wrapped, env.tracing, remote=False)
+            wrapped = traced_requests.TracedTransport(wrapped, env.tracing, remote=self._remote)
         return Client(
             wrapped if self._decisions is None else self._decisions.wrap(wrapped),
             env,
@@ -108,6 +122,10 @@ class LocalClients:
         """The manager's client factory. ``throttled``: with its QPS and burst, as over a network; otherwise nothing is
         throttled."""
         return ManagerClients(self, use_service_accounts=use_service_accounts, throttled=throttled)
+
+
+NewClients = Callable[[Mapping[type[Any], type[Any]], "Mapping[str, ClientMetrics]"], LocalClients]
+"""Creates the clients of a plane's programs: ``wider`` and ``metrics`` of ``LocalClients``."""
 
 
 class ManagerClients:

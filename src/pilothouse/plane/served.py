@@ -25,7 +25,6 @@ from pilothouse.env.bounded_files import read_bytes, read_text
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.private_files import locked, make_private_directory, write_private
 from pilothouse.machinery.jws import PrivateKey, load_key, load_public_key, new_key
-from pilothouse.machinery.metrics import Registry
 from pilothouse.serving.exchange import Receive, Scope, Send
 from pilothouse.serving.server import Server
 from pilothouse.storage import MemoryStore, Record, Retention, Store
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pilothouse.apiserver.controllers.cluster_authentication_trust import ClusterAuthenticationTrustController
     from pilothouse.apiserver.encryption_config.opened import OpenedEncryption
     from pilothouse.cel.sandbox import Sandbox
+    from pilothouse.controllermanager.feature_gates import FeatureGates
     from pilothouse.plane.plain_http import App
     from pilothouse.serving.certificates import Pair
     from pilothouse.serving.tls import ServerTls
@@ -55,9 +55,8 @@ with lazy_imports():
     from pilothouse.apiserver.controllers import cluster_authentication_trust, identity_lease
     from pilothouse.apiserver.encryption_config import opened
     from pilothouse.cel import sandbox
-    from pilothouse.controllermanager import build_metrics, feature_gates
-    from pilothouse.plane import etcd_store, plain_http
-    from pilothouse.runtime import process_metrics
+    from pilothouse.controllermanager import feature_gates
+    from pilothouse.plane import etcd_store, plain_http, process_exposition
     from pilothouse.serving import certificates, tls, worker_thread  # Not needed for plain HTTP.
     from pilothouse.storage import sqlite
 
@@ -172,7 +171,8 @@ class ServedApiServer:
                 self.server, self._trusted
             )
             self.server.background["authentication for others"] = self._authentication.run
-        self.server.process_metrics.append(_process_metrics(options.server.gates))
+        self._process_exposition: Callable[[], str] | None = None
+        self.server.process_metrics.append(self._process_metrics)
         self._application = Application(env, self.handler_chain)
         self._mounted: dict[str, Mounted] = {}
         self._http = Server(
@@ -253,6 +253,12 @@ class ServedApiServer:
         self.server.kms_health = encryption.health
         if encryption.controller is not None:
             self.server.background["encryption configuration"] = encryption.controller.run
+
+    def _process_metrics(self) -> str:
+        if self._process_exposition is None:
+            gates = _enabled(self.options.server.gates)
+            self._process_exposition = process_exposition.process_exposition(lambda: gates)
+        return self._process_exposition()
 
     def _plain_http_application(self) -> "App":
         return plain_http.everyone_is_admin(
@@ -387,16 +393,5 @@ def _load_or_create(directory: Path | None, name: str, make: Callable[[], bytes]
         return content
 
 
-def _process_metrics(gates: Iterable[str]) -> Callable[[], str]:
-    """Metrics of the process, its version and feature gates. They are installed at the first request."""
-    registries: list[Registry] = []
-
-    def exposition() -> str:
-        if not registries:
-            registries.append(Registry())
-            process_metrics.install(registries[0])
-            enabled_gates = {name: True for name in gates if name in feature_gates.known_gates()}
-            build_metrics.install(registries[0], feature_gates.FeatureGates(enabled_gates))
-        return registries[0].exposition()
-
-    return exposition
+def _enabled(gates: Iterable[str]) -> "FeatureGates":
+    return feature_gates.FeatureGates({name: True for name in gates if name in feature_gates.known_gates()})

@@ -47,7 +47,8 @@ from pilothouse.machinery.times import format_micro_time
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
 from pilothouse.plane import LocalClients, NodeGroup, Plane, PlaneOptions
-from pilothouse.plane.plane import ADMIN, SERVICE_RANGE
+from pilothouse.plane.clients import ADMIN
+from pilothouse.plane.options import SERVICE_RANGE
 from pilothouse.runtime import LeadershipLost
 from pilothouse.sim import faults, perturbations
 from pilothouse.sim.connection import Connection, Death, Marked, Wire
@@ -247,7 +248,9 @@ class Simulation:
         process = Process(self.processes, wiring, stale=stale)
         if stale:
             wiring.replica, wiring.streams = self.replica, False
-        clients = LocalClients(self.env, self.plane.server, lambda _program, inner: self._connect(wiring, inner))
+        clients = LocalClients(
+            self.env, self.plane.server.transport, lambda _program, inner: self._connect(wiring, inner)
+        )
         if self.program is None:
             manager = process.manager = self._manager(clients, name)
             work: Callable[[], Coroutine[Any, Any, object]] = manager.run

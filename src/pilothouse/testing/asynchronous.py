@@ -26,7 +26,7 @@ from pilothouse.env import Env, TaskGroup
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.nodes import Profile
 from pilothouse.plane import Plane, PlaneOptions
-from pilothouse.plane.plane import SERVICE_RANGE
+from pilothouse.plane.options import SERVICE_RANGE
 from pilothouse.storage import MemoryStore
 from pilothouse.testing import manifests
 from pilothouse.testing.running import MissingRight, Program, ProgramUnderTest, check_arguments

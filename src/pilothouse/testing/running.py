@@ -17,8 +17,7 @@ from pilothouse.client.request_info import RequestInfo
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.plane import LocalClients
-from pilothouse.plane.clients import as_it_is
-from pilothouse.plane.plane import ADMIN
+from pilothouse.plane.clients import ADMIN, as_it_is
 
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
@@ -97,7 +96,7 @@ class ProgramUnderTest:
         """A client with the program's identity."""
         user, groups = (self.user, groups_of(self.user)) if self.user else ADMIN
         wrap = self._wrap if self.user or self._faults else as_it_is
-        return LocalClients(self._env, self._server, wrap).client("program", user, groups)
+        return LocalClients(self._env, self._server.transport, wrap).client("program", user, groups)
 
     def _wrap(self, _program: str, transport: wire.Transport) -> wire.Transport:
         failing = interceptor.Interceptor(transport, self._env, observer=self._observe)

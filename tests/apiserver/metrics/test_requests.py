@@ -216,6 +216,6 @@ async def test_metrics_by_component(env: Env) -> None:
         page = metrics.response(component).body.decode()
         assert page.endswith("audit 1\nprocess 3\n")
         assert 'apiserver_resource_objects{group="apps",resource="deployments"} 0\n' in page
-    assert metrics.response("kube-scheduler").body == b"scheduler 2\nprocess 3\n"
-    with pytest.raises(StatusError, match='"kubelet": the programs in this process are kube-apiserver, kube-scheduler'):
+    assert metrics.response("kube-scheduler").body == b"scheduler 2\n"
+    with pytest.raises(StatusError, match='"kubelet": the components are kube-apiserver, kube-scheduler'):
         metrics.response("kubelet")

@@ -48,8 +48,8 @@ class AggregationMetrics:
 
 
 class ServerMetrics:
-    """The metrics of one server. ``sources``: other metrics on its page; ``components``: pages of other programs in the
-    process, by upstream's names of them; ``process``: metrics on each of these pages."""
+    """The metrics of one server. ``sources``: other metrics on its page; ``process``: those of the process;
+    ``components``: pages of the other programs, by upstream's names of them."""
 
     def __init__(
         self,
@@ -73,17 +73,14 @@ class ServerMetrics:
         self._process = process
 
     def response(self, component: str = "") -> Response:
-        """The page of a program, by default that of the API server. Raises ``StatusError`` 400 for one that does not
-        run in this process."""
+        """The page of a program, by default that of the API server. Raises ``StatusError`` 400 for an unknown one."""
         self.requests.count()  # programs in this process may show client metrics
         if component in ("", API_SERVER):
-            sources: Sequence[Source] = (self.registry.exposition, *self._sources)
+            sources: Sequence[Source] = (self.registry.exposition, *self._sources, *self._process)
         else:
             component_sources = self._components.get(component)
             if component_sources is None:
                 names = ", ".join((API_SERVER, *sorted(self._components)))
-                raise errors.bad_request(
-                    f'there are no metrics of component "{component}": the programs in this process are {names}'
-                )
+                raise errors.bad_request(f'there are no metrics of component "{component}": the components are {names}')
             sources = component_sources
-        return Response(200, _TEXT, "".join([source() for source in (*sources, *self._process)]).encode())
+        return Response(200, _TEXT, "".join([source() for source in sources]).encode())

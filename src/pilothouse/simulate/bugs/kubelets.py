@@ -8,7 +8,7 @@ from pilothouse.client.interceptor import Observation, Sent
 from pilothouse.env import TaskGroup
 from pilothouse.nodes import NodeSimulator
 from pilothouse.plane import LocalClients
-from pilothouse.plane.plane import ADMIN
+from pilothouse.plane.clients import ADMIN
 from pilothouse.runtime import InformerFactory
 from pilothouse.sim import Simulation, SimulationOptions, Violation
 from pilothouse.sim.connection import Connection, Wire
@@ -57,7 +57,7 @@ class Kubelet:
 
         clients = LocalClients(
             simulation.env,
-            simulation.plane.server,
+            simulation.plane.server.transport,
             lambda _program, inner: Connection(wiring, inner, transport),  # type: ignore[arg-type]
         )
         informers = InformerFactory(clients.client("nodes", *ADMIN), simulation.env)
