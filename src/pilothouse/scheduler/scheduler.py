@@ -234,7 +234,7 @@ class Scheduler:
         dynamic_resources = self._dynamic_resources
         await dynamic_resources.start()
         pod_claims: PodClaims | None = None
-        done = False
+        done, before = False, self._state_version()
         while not done:
             pod = self._pods.cache.get(queued_pod.key)
             pod_info = queued_pod.update(pod) if pod is not None else None
@@ -243,8 +243,7 @@ class Scheduler:
                 pod_claims = dynamic_resources.pre_filter(pod_info) if dynamic_resources.involves(pod_info) else None
                 if pod_claims is not None:
                     await pod_claims.compile_selectors()
-                    continue_with = self._pods.cache.get(queued_pod.key)
-                    if continue_with is not pod:
+                    if self._pods.cache.get(queued_pod.key) is not pod:
                         continue
             if pod_claims is not None:
                 pod_claims.begin_pass()
@@ -256,6 +255,12 @@ class Scheduler:
             if not done and pod_claims is not None:
                 self._algorithm.next_start_node_index = first_node
                 await pod_claims.search_pending()
+        if self._state_version() != before:
+            self._queue.request_move(queued_pod)
+
+    def _state_version(self) -> tuple[int, ...]:
+        """Changes with every event that may help a pod."""
+        return self._cache.change_count, self._volume_binder.version, self._dynamic_resources.manager.version
 
     def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup, *, checked: bool) -> bool:
         """Decide, and start the task that writes the decision. Nothing else runs during the decision, so the cache does
@@ -459,8 +464,11 @@ class Scheduler:
         record_decision(default_preemption.describe(pod_info, result))
         bound: list[Pod] = []
         for pod_state in victims:
-            # One that waits for its volumes need not be deleted: it is scheduled again.
-            if pod_state.assumed and self._volume_binder.cancel_binding(pod_state.uid):
+            # One that waits for its volumes or devices need not be deleted: it is scheduled again.
+            if pod_state.assumed and (
+                self._volume_binder.cancel_binding(pod_state.uid)
+                or self._dynamic_resources.manager.cancel_binding(pod_state.uid)
+            ):
                 self._api_calls.record_preempted(pod_state.pod, pod, name, in_memory=True)
             else:
                 bound.append(pod_state.pod)

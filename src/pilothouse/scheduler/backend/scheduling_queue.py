@@ -242,6 +242,12 @@ class PriorityQueue:
                 queued_pod.note()
                 queued_pod.move_requested = True
 
+    def request_move(self, queued_pod: QueuedPodInfo) -> None:
+        """There may have been an event that helps the popped pod: if it is unschedulable it is not left waiting."""
+        if queued_pod.state is _State.REPORTING and not queued_pod.move_requested:
+            queued_pod.note()
+            queued_pod.move_requested = True
+
     def flush_unschedulable_pods_leftover(self) -> None:
         """Schedule pods again that no event has moved for ``POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS``."""
         limit = self._env.monotonic() - POD_MAX_IN_UNSCHEDULABLE_PODS_SECONDS

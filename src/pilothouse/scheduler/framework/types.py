@@ -28,6 +28,7 @@ UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSc
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
 _HONOR = "Honor"
+_NO_RESOURCES: frozenset[str] = frozenset()
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -189,9 +190,12 @@ class PodInfo:
         self.priority = spec.priority or 0
         self.requests = requests = effective_requests(pod, status=True)
         self.positive_requests = tuple((name, amount) for name, amount in sorted(requests.items()) if amount > 0)
-        self.extended_resources = [name for name, _amount in self.positive_requests if "/" in name]
+        self.extended_resources: tuple[str, ...] = ()
         """The requested resources with a domain, which DeviceClasses may back."""
-        self.delegated_resources: frozenset[str] = frozenset()
+        for name, _amount in self.positive_requests:
+            if "/" in name:
+                self.extended_resources += (name,)
+        self.delegated_resources = _NO_RESOURCES
         """Those that DeviceClasses back, as of the last attempt: set by the scheduler, read by NodeResourcesFit."""
         self.non_zero_cpu, self.non_zero_memory = _non_zero_requests(pod, requests)
         self.score_cpu, self.score_memory = self.non_zero_cpu, self.non_zero_memory

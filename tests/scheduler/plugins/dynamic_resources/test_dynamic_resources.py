@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.nodes.world import World
-from tests.scheduler.conftest import assigned_nodes
+from tests.scheduler.conftest import assigned_nodes, create_priority_classes
 from tests.scheduler.plugins.dynamic_resources.structured.allocation import (
     alternative,
     cel,
@@ -342,6 +342,41 @@ async def test_a_pod_is_bound_when_its_devices_are_ready(world: World) -> None:
     await world.client.patch(RESOURCE_CLAIMS.raw, "c", patch, "default", subresource="status")
     await asyncio.sleep(6)
     assert await assigned_nodes(world) == {"p": "n1"}
+
+
+async def test_a_pod_that_waits_for_its_devices_is_scheduled_again_when_it_is_preempted(world: World) -> None:
+    await create_priority_classes(world)
+    await create_slice(world, device("d1", bindingConditions=["ready"], bindingFailureConditions=["failed"]))
+    await create_claim(world)
+    await create_pod(world, cpu="3")
+    await asyncio.sleep(1)
+    await world.create_pod("high", cpu="3", priorityClassName="high")
+    await asyncio.sleep(5)
+    assert await assigned_nodes(world) == {"p": "", "high": "n1"}
+    assert (await claim_of(world)).status.reserved_for == ()
+
+
+async def test_events_during_a_long_search_are_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node that fits is added while devices are searched on another one."""
+    many = [device(f"d{n}") for n in range(100)]
+    for n in range(40):
+        await create_slice(world, *many, name=f"s{n}", pool=f"p{n}")
+    await create_claim(world, request("r", "any", 1, 'device.driver == "b.com"'))
+    await world.create_pod("first")
+    await asyncio.sleep(1)
+    searched = Search.run
+    created = asyncio.Event()
+
+    def run(self: Search, units: int) -> Any:
+        created.set()
+        return searched(self, units)
+
+    monkeypatch.setattr(Search, "run", run)
+    await create_pod(world)
+    await created.wait()
+    await create_slice(world, *devices("d"), name="t", pool="q", driver="b.com", allNodes=True)
+    await asyncio.sleep(15)
+    assert (await assigned_nodes(world))["p"] == "n1"
 
 
 async def test_devices_that_are_never_ready_are_given_up(world: World) -> None:

@@ -5,6 +5,7 @@ As kube-scheduler v1.36 ``plugins/dynamicresources/dynamicresources.go`` (``PreB
 """
 
 import asyncio
+import contextlib
 import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -226,14 +227,20 @@ class ClaimBinding:
     # Binding conditions
 
     async def _wait_for_binding_conditions(self, is_desired: Callable[[], bool]) -> None:
+        uid, canceled = self._pod.metadata.uid, asyncio.Event()
+        self._manager.waiting_pods[uid] = canceled
         try:
             async with asyncio.timeout(BINDING_SECONDS):
                 while not self._is_ready(self._env.now()):
-                    await asyncio.sleep(_POLL_SECONDS)
+                    await _wait(canceled, _POLL_SECONDS)
+                    if canceled.is_set():
+                        raise ClaimBindingError("preempted by DefaultPreemption")
                     if not is_desired():
                         raise ClaimBindingError("pod does not exist any more")
         except TimeoutError:
             raise ClaimBindingError("device binding timeout: context deadline exceeded") from None
+        finally:
+            del self._manager.waiting_pods[uid]
 
     def _is_ready(self, now: datetime.datetime) -> bool:
         for index, claim in enumerate(self._claims):
@@ -289,6 +296,12 @@ class ClaimBinding:
             await request
         except (ApiError, OSError) as error:
             self._log.error(f"Failed to {action} ResourceClaim", error=error, pod=self._pod.metadata.name)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, or for so long."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
 
 
 class Deallocation(msgspec.Struct, frozen=True):

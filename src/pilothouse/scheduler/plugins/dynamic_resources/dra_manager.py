@@ -58,6 +58,8 @@ class DRAManager:
         self._informers = informers
         self._log = log
         self.started = False
+        self.version = 0
+        """Increases with every event that may help a pod."""
         self.enabled = False
         """Whether the server has the kinds."""
         self.allocated = AllocatedDevices()
@@ -70,6 +72,8 @@ class DRAManager:
         """Claims as they were written, by key, until the informer has them."""
         self._pending: dict[str, Pending] = {}
         """By uid of the claim."""
+        self.waiting_pods: dict[str, asyncio.Event] = {}
+        """Set to cancel the binding of a pod that waits for its devices, by uid."""
         self.on_claim: Callable[[ResourceClaim | None, ResourceClaim], None] = lambda _old, _new: None
         self.on_slice: Callable[[], None] = lambda: None
         self.on_class: Callable[[DeviceClass | None, DeviceClass], None] = lambda _old, _new: None
@@ -95,7 +99,7 @@ class DRAManager:
         )
         # Fewer devices help nobody: as upstream, no event for slices and classes that are deleted.
         slices.add_handler(
-            lambda _slice, _initial: self.on_slice(), lambda _old, _slice: self.on_slice(), resync_seconds=0.0
+            lambda _slice, _initial: self._put_slice(), lambda _old, _slice: self._put_slice(), resync_seconds=0.0
         )
         classes.add_handler(
             lambda device_class, _initial: self._put_class(None, device_class),
@@ -165,6 +169,7 @@ class DRAManager:
             assumed = None
         newest = assumed.claim if assumed is not None else claim
         self.allocated.put(key, newest.status.allocation)
+        self.version += 1
         self.on_claim(old, claim)
 
     def _remove_claim(self, claim: ResourceClaim) -> None:
@@ -188,6 +193,14 @@ class DRAManager:
         if self._pending.pop(uid, None) is not None:
             self.allocated.put(f"pending {uid}", None)
 
+    def cancel_binding(self, uid: str) -> bool:
+        """Have the pod stop waiting for its devices, as it is preempted. Returns whether it was waiting."""
+        canceled = self.waiting_pods.get(uid)
+        if canceled is None:
+            return False
+        canceled.set()
+        return True
+
     # Slices and classes
 
     def on_node(self, node_name: str) -> Sequence[ResourceSlice]:
@@ -203,7 +216,12 @@ class DRAManager:
     def device_class(self, name: str) -> DeviceClass | None:
         return self._device_classes.get(name)
 
+    def _put_slice(self) -> None:
+        self.version += 1
+        self.on_slice()
+
     def _put_class(self, old: DeviceClass | None, device_class: DeviceClass) -> None:
+        self.version += 1
         self.classes.update(old, device_class)
         self.on_class(old, device_class)
 
