@@ -235,7 +235,7 @@ class Watch(Generic[T]):
 
     def _events(self, piece: bytes | list[bytes]) -> list[WatchEvent[T]]:
         if isinstance(piece, list):
-            lines = piece
+            lines = piece if len(piece) == 1 else _whole_lines(piece)
         else:
             end = piece.find(b"\n") + 1
             if end == len(piece) and end and not self._partial:
@@ -343,3 +343,18 @@ class Watch(Generic[T]):
                 raise
             self._failure = error
             return None
+
+
+def _whole_lines(chunks: list[bytes]) -> list[bytes]:
+    """The chunks of a local batch, in which a large event may be in several (``serializers.json.LineStream``)."""
+    lines: list[bytes] = []
+    parts: list[bytes] = []
+    for chunk in chunks:
+        if parts or not chunk.endswith(b"\n"):
+            parts.append(chunk)
+            if chunk.endswith(b"\n"):
+                lines.append(b"".join(parts))
+                parts = []
+        else:
+            lines.append(chunk)
+    return lines
