@@ -20,10 +20,8 @@ from pilothouse.semantics.devices import (
     EXTENDED_RESOURCE_CLAIM,
     ClaimOfEntry,
     NoClaim,
-    can_be_reserved,
     claim_of,
     is_for_pod,
-    is_reserved_for,
     no_claim_message,
 )
 
@@ -125,7 +123,7 @@ class DynamicResources:
             if self.delegated_resources(pod_info):
                 extended = self._extended_claim(pod)
             for claim in (*claims, *((extended,) if extended is not None else ())):
-                rejection, error = self._check_claim(pod, claim, is_extended=claim is extended)
+                rejection, error = self._check_claim(claim, is_extended=claim is extended)
                 if rejection is not None or error:
                     break
         if rejection is not None or error:
@@ -150,11 +148,11 @@ class DynamicResources:
             error=error and f'running PreFilter plugin "{NAME}": {error}',
         )
 
-    def _check_claim(self, pod: Pod, claim: ResourceClaim, *, is_extended: bool) -> tuple[Status | None, str]:
+    def _check_claim(self, claim: ResourceClaim, *, is_extended: bool) -> tuple[Status | None, str]:
         """Why the claim rejects the pod on all nodes, or an error."""
         if claim.status.allocation is not None:
-            in_use = not can_be_reserved(claim) and not is_reserved_for(pod, claim)
-            return (_rejection("resourceclaim in use") if in_use else None), ""
+            # As upstream, whether there is room for one more user is checked by the API server (``CanBeReserved``).
+            return None, ""
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
         if self.manager.is_pending(claim.metadata.uid):
             return _rejection(f"resource claim {name} is in the process of being allocated"), ""

@@ -37,10 +37,12 @@ from pilothouse.semantics.node_affinity import matches_node_selector
 
 T = TypeVar("T")
 
-PASS_UNITS = 2_000
+PASS_UNITS = 4_000
 """Work of all filters of one pass on the event loop: a few milliseconds."""
-MAX_UNITS = 4_000_000
-"""Work of one attempt, some seconds. Upstream allows ten seconds for each node (``DRASchedulerFilterTimeout``)."""
+MAX_PENDING = 128
+"""Nodes that are searched until nodes are filtered again: usually more than are needed."""
+MAX_UNITS = 20_000_000
+"""Work of one attempt, about ten seconds. Upstream allows as much for each node (``DRASchedulerFilterTimeout``)."""
 _BUSY_SECONDS = 0.1
 MAX_SCORE_OF_REQUEST = 8
 """``FirstAvailableDeviceRequestMaxSize``."""
@@ -151,6 +153,8 @@ class PodClaims:
         """Reject a node from which the claims cannot be used."""
         known = self._filtered.get(node_info.name)
         if known is None or known.node is not node_info.node:
+            if len(self.pending) >= MAX_PENDING:
+                return PENDING
             known = self._filtered[node_info.name] = self._start(node_info)
         if known.search is not None:
             self._continue(node_info.name, known)

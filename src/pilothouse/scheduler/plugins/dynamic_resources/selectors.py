@@ -8,13 +8,15 @@ import msgspec
 from pilothouse.api.resource import Device, DeviceAttribute
 from pilothouse.cel.limits import COST_EXCEEDED, MAX_INLINE_WORK, EvaluationError, GetEvaluator
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.scheduler.plugins.dynamic_resources.structured.types import Evaluation, SelectorResult
+from pilothouse.scheduler.plugins.dynamic_resources.structured.types import Evaluation, SelectorResult, Work
 
 with lazy_imports():
     from pilothouse.cel import devices as cel_devices
     from pilothouse.cel import work as cel_work
 
 _MAX_COMPILED = 256
+_EVALUATION_UNITS, _WORK_PER_UNIT = 50, 10
+"""Of the search: for any evaluation, and for the estimate of its maximum (``cel.work``)."""
 _MAX_BOUND = 10 * MAX_INLINE_WORK
 """The maximum work of an evaluation on the event loop if there is no other process, about 25 ms."""
 
@@ -63,7 +65,7 @@ class PodSelectors:
         self.compiled: Mapping[str, cel_devices.Selector | str] = {}
         self._values: dict[tuple[str, int], _Values] = {}
 
-    def matches(self, expression: str, device: Device, driver: str) -> SelectorResult | Evaluation:
+    def matches(self, expression: str, device: Device, driver: str, work: Work) -> SelectorResult | Evaluation:
         """``structured.types.Selectors``."""
         selector = self.compiled.get(expression, "it has changed")
         if isinstance(selector, str):
@@ -77,8 +79,10 @@ class PodSelectors:
         if isinstance(known.values, str):
             return f"CEL runtime error: {known.values}"
         variables = selector.variables(known.values)
-        if selector.program.work(variables, known.extent) > MAX_INLINE_WORK:
+        units = selector.program.work(variables, known.extent)
+        if units > MAX_INLINE_WORK:
             return Evaluation(selector.program, variables)
+        work.charge(_EVALUATION_UNITS + units // _WORK_PER_UNIT)
         return _evaluate(selector.program, variables)
 
 

@@ -16,7 +16,6 @@ from pilothouse.api.core import Node
 from pilothouse.api.resource import (
     AllocationResult,
     Device,
-    DeviceSelector,
     DeviceTaint,
     RequestedDevices,
     ResourceClaim,
@@ -45,6 +44,7 @@ from pilothouse.scheduler.plugins.dynamic_resources.structured.requests import (
     Request,
     RequestKey,
     claim_name,
+    expressions_of,
 )
 from pilothouse.scheduler.plugins.dynamic_resources.structured.results import allocation_result
 from pilothouse.scheduler.plugins.dynamic_resources.structured.types import (
@@ -63,13 +63,25 @@ from pilothouse.semantics.devices import tolerates
 
 MAX_RESULTS = 32
 """Devices of a claim (``AllocationResultsMaxSize``)."""
-_FRAME_UNITS, _DEVICE_UNITS, _SELECTOR_UNITS = 10, 3, 30
+_FRAME_UNITS, _DEVICE_UNITS = 10, 5
 _PREVENTING_EFFECTS = ("NoExecute", "NoSchedule")
 
 Frame = Generator[Any, Any, Any]
 Location = tuple[int, int, int]
 """Where the search for the next device of a request starts: positions of the pool, the slice, and the device."""
 _START: Location = (0, 0, 0)
+
+
+_SelectorKey = tuple[str, str, int]
+"""Expression, driver, and identity of the device."""
+
+
+class _Undecided(Exception):  # not an error: the caller tries again
+    """Selectors cannot be evaluated now: a pause is due, or an evaluation is needed."""
+
+    def __init__(self, key: _SelectorKey, evaluation: Evaluation | None = None) -> None:
+        self.key = key
+        self.evaluation = evaluation
 
 
 class _Outcome(enum.Enum):
@@ -99,8 +111,8 @@ class Allocator:
         self.work = work
         self.pool_cache: PoolCache = {}
         self.available_counters: dict[str, dict[str, dict[str, Any]]] = {}
-        self.selector_results: dict[tuple[str, str, int], tuple[Device, SelectorResult]] = {}
-        """By expression, driver, and identity of the device, which is kept."""
+        self.selector_results: dict[_SelectorKey, tuple[Device, SelectorResult]] = {}
+        """With the device, whose identity is in the key."""
 
     def search(self, node: Node, claims: Sequence[ResourceClaim]) -> "Search":
         """Search for devices for all claims, accessible from the node."""
@@ -232,7 +244,15 @@ class Search:
                 f"{where}: could not retrieve device class {class_name}: deviceclass.resource.k8s.io "
                 f'"{class_name}" not found'
             )
-        request = Request(name, alternative, spec, device_class, spec.count)
+        request = Request(
+            name,
+            alternative,
+            spec,
+            device_class,
+            spec.count,
+            expressions_of(device_class.spec.selectors),
+            expressions_of(spec.selectors),
+        )
         if spec.allocation_mode == ALL:
             request.all_devices = yield from self._all_devices(key, request, where)
             request.count = len(request.all_devices)
@@ -250,7 +270,10 @@ class Search:
             for in_slice in pool.slices:
                 for device in in_slice.spec.devices:
                     candidate = Candidate(device, in_slice, pool)
-                    if (yield from self._is_selectable(key, request, candidate)) and self._fits(request, candidate):
+                    if self.work.charge(_DEVICE_UNITS):
+                        yield
+                    selectable = yield from self._await_selectable(key, request, candidate)
+                    if selectable and self._fits(request, candidate):
                         found.append(candidate)
         return found
 
@@ -337,9 +360,11 @@ class Search:
                         else self._is_in_use(candidate.id)
                     ):
                         continue
-                    if not (yield from self._is_selectable(key, request, candidate)):
-                        continue
-                    if not self._fits(request, candidate):
+                    try:
+                        selectable = self._is_selectable(key, request, candidate)
+                    except _Undecided:
+                        selectable = yield from self._await_selectable(key, request, candidate)
+                    if not selectable or not self._fits(request, candidate):
                         continue
                     undo = self._allocate_device(claim_index, request, candidate, must=False)
                     if undo is None:
@@ -356,47 +381,57 @@ class Search:
 
     # Devices
 
-    def _is_selectable(self, key: RequestKey, request: Request, candidate: Candidate) -> Frame:
-        """Whether the selectors of class and request match, and the device is accessible from the node."""
-        cache_key = key, id(candidate.device)
+    def _await_selectable(self, key: RequestKey, request: Request, candidate: Candidate) -> Frame:
+        """``_is_selectable``, after pauses and evaluations."""
+        while True:
+            try:
+                return self._is_selectable(key, request, candidate)
+            except _Undecided as undecided:
+                result = yield undecided.evaluation
+                if undecided.evaluation is not None:
+                    self._allocator.selector_results[undecided.key] = candidate.device, result
+
+    def _is_selectable(self, key: RequestKey, request: Request, candidate: Candidate) -> bool:
+        """Whether the selectors of class and request match, and the device is accessible from the node. Raises
+        ``_Undecided``."""
+        device = candidate.device
+        cache_key = key, id(device)
         known = self._selectable.get(cache_key)
         if known is None:
-            if self.work.charge(_DEVICE_UNITS):
-                yield
-            known = yield from self._matches_selectors(key, request, candidate)
+            known = self._matches_selectors(key, request, candidate)
             if known and candidate.slice.spec.per_device_node_selection:
-                device = candidate.device
                 known = node_matches(self._node, device.node_name, device.all_nodes, device.node_selector)
             self._selectable[cache_key] = known
         return known
 
-    def _matches_selectors(self, key: RequestKey, request: Request, candidate: Candidate) -> Frame:
-        device_class = request.device_class
-        owners: tuple[tuple[str, Sequence[DeviceSelector]], ...] = (
-            (f"class {device_class.metadata.name}", device_class.spec.selectors),
-            (f"claim {claim_name(self._claims[key[0]])}", request.selectors),
-        )
-        for owner, selectors in owners:
-            for number, selector in enumerate(selectors):
-                expression = selector.cel.expression if selector.cel is not None else ""
-                result = yield from self._evaluate(expression, candidate)
-                if isinstance(result, str):
-                    raise AllocationError(f"{owner}: selector #{number}: {result}")
-                if not result:
-                    return False
+    def _matches_selectors(self, key: RequestKey, request: Request, candidate: Candidate) -> bool:
+        for number, expression in enumerate(request.class_expressions):
+            result = self._evaluate(expression, candidate)
+            if isinstance(result, str):
+                name = request.device_class.metadata.name
+                raise AllocationError(f"class {name}: selector #{number}: {result}")
+            if not result:
+                return False
+        for number, expression in enumerate(request.expressions):
+            result = self._evaluate(expression, candidate)
+            if isinstance(result, str):
+                raise AllocationError(f"claim {claim_name(self._claims[key[0]])}: selector #{number}: {result}")
+            if not result:
+                return False
         return True
 
-    def _evaluate(self, expression: str, candidate: Candidate) -> Frame:
-        device = candidate.device
-        results, key = self._allocator.selector_results, (expression, candidate.pool.driver, id(device))
-        known = results.get(key)
+    def _evaluate(self, expression: str, candidate: Candidate) -> SelectorResult:
+        """The result, which is the same for every node. Raises ``_Undecided``."""
+        device, driver = candidate.device, candidate.pool.driver
+        key = expression, driver, id(device)
+        known = self._allocator.selector_results.get(key)
         if known is None:
-            if self.work.charge(_SELECTOR_UNITS):
-                yield
-            result = self._allocator.selectors.matches(expression, device, candidate.pool.driver)
+            if self.work.is_pause_due:
+                raise _Undecided(key)
+            result = self._allocator.selectors.matches(expression, device, driver, self.work)
             if isinstance(result, Evaluation):
-                result = yield result
-            known = results[key] = device, result
+                raise _Undecided(key, result)
+            known = self._allocator.selector_results[key] = device, result
         return known[1]
 
     def _fits(self, request: Request, candidate: Candidate) -> bool:

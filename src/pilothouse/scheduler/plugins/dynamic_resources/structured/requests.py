@@ -44,6 +44,9 @@ class Request(msgspec.Struct):
     spec: RequestedDevices
     device_class: DeviceClass
     count: int
+    class_expressions: Sequence[str]
+    expressions: Sequence[str]
+    """Of the selectors."""
     all_devices: Sequence[Candidate] = ()
     """What the mode ``All`` selects."""
 
@@ -65,10 +68,6 @@ class Request(msgspec.Struct):
     def takes_all(self) -> bool:
         return self.spec.allocation_mode == ALL
 
-    @property
-    def selectors(self) -> Sequence[DeviceSelector]:
-        return self.spec.selectors
-
 
 class Chosen(msgspec.Struct, frozen=True):
     """A device that was allocated for a request of a claim."""
@@ -77,6 +76,10 @@ class Chosen(msgspec.Struct, frozen=True):
     candidate: Candidate
     consumed: ConsumedCapacity | None
     """For devices with consumable capacity, which may be allocated several times."""
+
+
+def expressions_of(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+    return tuple(one.cel.expression if one.cel is not None else "" for one in selectors)
 
 
 def claim_name(claim: ResourceClaim) -> str:

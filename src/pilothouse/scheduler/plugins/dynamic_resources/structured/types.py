@@ -68,8 +68,8 @@ class AllocatedState(Protocol):
 class Selectors(Protocol):
     """Evaluates compiled selectors."""
 
-    def matches(self, expression: str, device: Device, driver: str) -> SelectorResult | Evaluation:
-        """The result; or the evaluation, if it may take long."""
+    def matches(self, expression: str, device: Device, driver: str, work: "Work") -> SelectorResult | Evaluation:
+        """The result, after charging its work; or the evaluation, if it may take long."""
         ...
 
 
@@ -77,7 +77,7 @@ GetClass = Callable[[str], DeviceClass | None]
 
 
 class Work:
-    """Counts what is done, so that the search can pause and be stopped. A unit is about a microsecond.
+    """Counts what is done, so that the search can pause and be stopped. A unit is about half a microsecond.
 
     Counted instead of measured, so that a simulation gives the same result on every machine.
     """
@@ -96,6 +96,10 @@ class Work:
     def charge(self, units: int) -> bool:
         """Count units. Returns whether to pause."""
         self.spent += units
+        return self.spent >= self._pause_at
+
+    @property
+    def is_pause_due(self) -> bool:
         return self.spent >= self._pause_at
 
     @property
