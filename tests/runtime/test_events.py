@@ -204,6 +204,20 @@ async def test_repetitions_of_one_event_keep_their_order(env: Env) -> None:
     assert event["count"] == 3
 
 
+async def test_recorders_of_one_process_never_use_the_same_name(env: Env) -> None:
+    """In virtual time their events of one object have the same time: one would exist already, and would be dropped."""
+    server = Cluster(env)
+    recorders = [EventRecorder(server.client(), env, f"component-{number}") for number in range(100)]
+    sending = [asyncio.create_task(recorder.run()) for recorder in recorders]
+    for recorder in recorders:
+        recorder.event(WEB, "Normal", "R", "m")
+    for recorder in recorders:
+        assert await recorder.flush(100)
+    for task in sending:
+        task.cancel()
+    assert len(events(server)) == 100
+
+
 async def test_waiting_for_queue_capacity_loses_no_event(env: Env) -> None:
     async with recording(env) as (server, recorder):
         server.delay = 0.001

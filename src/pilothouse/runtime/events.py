@@ -182,7 +182,7 @@ class Correlator:
 
 
 class EventNames:
-    """``<object name>.<nanoseconds in hexadecimal>``, never the same twice from one recorder."""
+    """``<object name>.<nanoseconds in hexadecimal>``, never the same twice in one process."""
 
     __slots__ = ("_env", "_last")
 
@@ -193,12 +193,14 @@ class EventNames:
     def next(self, object_name: str, at: datetime.datetime) -> str:
         """A new name. If the object's own name does not allow one, it is a uid."""
         # Python's clocks have microseconds, and virtual time stands still: a random number and a counter replace the
-        # missing digits.
+        # missing digits. Another recorder may have drawn the same number for this object: its event would exist
+        # already, and this one would be dropped.
         nanoseconds = (
             int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000 + self._env.stream("event-name").randrange(1000)
         )
         self._last = max(nanoseconds, self._last + 1)
-        name = f"{object_name}.{self._last:x}"
+        while not self._env.chance.claim(name := f"{object_name}.{self._last:x}", at):
+            self._last += 1
         return name if not dns_subdomain_errors(name) else self._env.uid()
 
 
