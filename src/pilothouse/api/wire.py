@@ -5,7 +5,7 @@ server satisfies it.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -43,6 +43,19 @@ class Stream(Protocol):
     async def close(self) -> None:
         """Stop receiving. Safe to call twice, and after the end."""
         ...
+
+
+class SharedEvent(Protocol):
+    """An event of a watch that is not encoded as a line, for readers in the process of the server.
+
+    ``memo`` is shared by all readers of the event: each keeps what it has decoded under a key of its own. It is None
+    for an event of a single reader.
+    """
+
+    type: str
+    value: bytes
+    """The object in JSON."""
+    memo: dict[Any, Any] | None
 
 
 @runtime_checkable

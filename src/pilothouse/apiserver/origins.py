@@ -42,7 +42,7 @@ def begin_writes(call: Call, env: Env) -> Token[Origin | None]:
 
 def repeat_writes(last_origin: Origin, env: Env) -> Token[Origin | None]:
     """``begin_writes`` for a request like the last one, without a cause header and audit."""
-    cause, time = current_cause(), env.timestamp()
+    cause, time = current_cause(), env.clock.timestamp()
     agent, verb, manager = last_origin.user_agent, last_origin.verb, last_origin.field_manager
     return _set(
         Origin(last_origin.user, agent, verb, last_origin.subresource, manager, "", cause, last_origin.command, time)

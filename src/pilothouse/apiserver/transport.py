@@ -5,10 +5,10 @@ unknown whether the write happened, as with a broken connection.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.api.wire import Request, Response, SharedEvent, Stream
 from pilothouse.apiserver.authentication.identity import Identity
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.requests import LOCAL_HOST, ClientMetrics, RequestMetrics
@@ -34,8 +34,8 @@ class Batches(Protocol):
         """Deliver the versions of bookmarks to ``handler`` instead of the stream, as long as it returns true."""
         ...
 
-    def deliver_events_to(self, handler: Callable[[list[bytes]], bool]) -> None:
-        """Deliver chunks to ``handler`` instead of the stream, as long as it returns true."""
+    def deliver_events_to(self, handler: Callable[[Sequence[SharedEvent]], bool]) -> None:
+        """Deliver events to ``handler`` instead of the stream, as long as it returns true."""
         ...
 
 

@@ -7,7 +7,7 @@ that lags catches up in fewer, larger steps.
 import asyncio
 import contextvars
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, cast, get_args
@@ -108,6 +108,8 @@ class Watch(Generic[T]):
         self._on_undecodable = on_undecodable
         self._memo = memo
         self._decoders = decoders
+        self._memo_key = decoders.view, keep_raw
+        """Of what is decoded, in the memo of an event."""
         self._stream: wire.Stream | None = None
         self._pieces: AsyncIterator[bytes | list[bytes]] | None = None
         self._partial: list[bytes] = []
@@ -162,29 +164,42 @@ class Watch(Generic[T]):
     def deliver_events_to(self, handler: Callable[[list[WatchEvent[T]]], object]) -> None:
         """Call ``handler``, in the context of the caller, with events that arrive while this waits and that need no
         wakeup, if the server is in the same process; they are in no batch then."""
-        deliver_to: Callable[[Callable[[list[bytes]], bool]], None] | None = getattr(
+        deliver_to: Callable[[Callable[[Sequence[wire.SharedEvent]], bool]], None] | None = getattr(
             self._stream, "deliver_events_to", None
         )
-        context = contextvars.copy_context()
+        run, of_shared = contextvars.copy_context().run, self._of_shared
 
-        def handle_while_waiting(lines: list[bytes]) -> bool:
+        def handle_while_waiting(shared: Sequence[wire.SharedEvent]) -> bool:
             if self._waiting is None or self._overdue:
                 return False
-            events = []
-            for line in lines:
-                try:
-                    event = self._event(line)
-                except UndecodableObject:
-                    return False  # delivered with a batch
-                if event is None:
-                    self._failure = None
-                    return False
-                events.append(event)
-            context.run(handler, events)
+            try:
+                events = [of_shared(shared[0])] if len(shared) == 1 else [of_shared(event) for event in shared]
+            except UndecodableObject:
+                return False  # delivered with a batch
+            run(handler, events)
             return True
 
         if deliver_to is not None:
             deliver_to(handle_while_waiting)
+
+    def _of_shared(self, shared: wire.SharedEvent) -> WatchEvent[T]:
+        """``_event`` for an event without its line. Raises ``UndecodableObject``."""
+        memo, memo_key, decoders = shared.memo, self._memo_key, self._decoders
+        event: WatchEvent[T] | None = None if memo is None else memo.get(memo_key)
+        if event is None:
+            value: Any = shared.value
+            type_: Any = shared.type
+            raw = value if self._keep_raw else b""
+            if decoders.is_raw:
+                event = WatchEvent(type_, msgspec.Raw(value), raw)  # type: ignore[arg-type]
+            else:
+                decoded = decoders.one(value, str)
+                if type_ != "DELETED" and len(value) <= MAX_SHARED_BYTES:
+                    decoders.share(decoded)
+                event = WatchEvent(type_, decoded, raw, object_key(decoded.metadata))  # type: ignore[attr-defined]  # as in ``_event``
+            if memo is not None:
+                memo[memo_key] = event
+        return event
 
     def __aiter__(self) -> Self:
         return self

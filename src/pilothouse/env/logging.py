@@ -32,7 +32,7 @@ _LONGEST = 8192
 
 
 def _level(v: int) -> int:
-    return max(1, logging.INFO - v)
+    return logging.INFO - v if v < logging.INFO else 1
 
 
 class _Verbosity:

@@ -355,7 +355,7 @@ class VirtualClock(LoopClock):
 
     zone = datetime.UTC  # the same on every machine
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, start: datetime.datetime = START) -> None:
+    def __init__(self, loop: VirtualLoop, start: datetime.datetime = START) -> None:
         self._loop = loop
         self._start = self._now = start
         self._at = 0.0
@@ -366,7 +366,7 @@ class VirtualClock(LoopClock):
 
     def now(self) -> datetime.datetime:
         # Many calls have the same virtual time.
-        at = self._loop.time()
+        at = self._loop._time
         if at != self._at:
             self._at = at
             self._now = self._start + datetime.timedelta(seconds=at)
@@ -374,7 +374,7 @@ class VirtualClock(LoopClock):
         return self._now
 
     def timestamp(self) -> float:
-        now = self.now()
+        now = self._now if self._loop._time == self._at else self.now()
         seconds = self._seconds
         if seconds is None:
             seconds = self._seconds = now.timestamp()

@@ -36,7 +36,9 @@ def _formatted(at: datetime.datetime) -> str:
 @lru_cache(maxsize=64)
 def format_micro_time(at: datetime.datetime) -> str:
     """``2026-01-01T00:00:00.000000Z``."""
-    return _utc(at).isoformat(timespec="microseconds")[:26] + "Z"
+    if at.tzinfo is not datetime.UTC:
+        at = _utc(at)
+    return at.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def _utc(at: datetime.datetime) -> datetime.datetime:

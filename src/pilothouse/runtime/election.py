@@ -371,16 +371,19 @@ class LeaderElector:
 
     def _renew_nowait(self) -> bool:
         """``_try_acquire_or_renew`` as far as it is the usual renewal and does not wait; False: nothing was done."""
-        now, observed = self._env.monotonic(), self._observed
-        if observed is None or not self._is_fast_path() or not self._env.is_alone():
+        env, observed = self._env, self._observed
+        if observed is None or not self._is_fast_path() or not env.is_alone():
             return False
+        now = env.monotonic()
         renew = self._renewal
         if renew is None:
             renew = self._renewal = self._client.renewal(LEASES.raw, self.name, self.namespace)
             if renew is None:
                 return False
-        wall = self._env.now()
-        record = _renewal_of(Record(self.identity, int(self._duration), wall, wall, 0), observed)
+        wall = env.now()
+        record = Record(
+            self.identity, int(self._duration), observed.acquired_at, wall, observed.transitions, observed.strategy
+        )
         if self._moment is None:
             begin_sync(COMPONENT, self._lock)
             record_decision(self._decision(record))
@@ -392,7 +395,8 @@ class LeaderElector:
             self._renewal = None
             return False
         self._cached, self._sent = lease, b""
-        self._record_success(record, now)
+        self._observed, self._observed_at = record, now
+        self.fence.renewed(now, self._deadline)
         self._log.info("Successfully renewed lease", v=5, lock=self._lock)
         return True
 
@@ -489,7 +493,8 @@ class LeaderElector:
         self._meta = _lease.decode(self._cached).metadata
 
     def _has_labels(self) -> bool:
-        return self._labels.items() <= self._meta.labels.items()
+        labels = self._labels
+        return not labels or labels.items() <= self._meta.labels.items()
 
     def _decision(self, record: Record) -> str:
         action = f"taken or renewed for {record.duration_seconds} s" if record.holder else "released"

@@ -333,7 +333,8 @@ class SharedInformer(Generic[T]):
         put, keep_raw = cache.put, cache.keep_raw
         dispatch = DISPATCH
         dispatch.resource = self._resource
-        started = self._env.perf_counter() if self._latency is not None else 0.0
+        latency, clock = self._latency, self._env.loop_time or self._env.perf_counter
+        started = clock() if latency is not None else 0.0
         for event in events:
             handlers = self._handlers  # a handler may add another handler, which receives the cached objects
             obj = event.object
@@ -364,8 +365,8 @@ class SharedInformer(Generic[T]):
                         error,
                     )
         dispatch.end()
-        if self._latency is not None:
-            self._latency.observe(self._env.perf_counter() - started)
+        if latency is not None:
+            latency.observe(clock() - started)
 
     def bookmark(self, resource_version: str) -> None:
         """Nothing else happened up to this version: the consistency store may rely on it."""

@@ -8,7 +8,6 @@ from collections import deque
 
 import msgspec
 
-from pilothouse.machinery.causes import Cause
 from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Record
 
@@ -104,9 +103,17 @@ class Collection:
 
     def forget(self, revision: int) -> None:
         """Drop everything at or below ``revision``."""
-        changes = self.changes
+        changes, fresh, superseded = self.changes, self._fresh, self.superseded
+        size = 0
         while changes and changes[0].revision <= revision:
-            self.drop_oldest()
+            # ``drop_oldest``; almost every change is dropped here, long after it was fresh
+            oldest = changes.popleft()
+            if fresh[0] is oldest:
+                self._take_fresh()
+            size += _weight(oldest)
+            if superseded is not None:
+                superseded.add(oldest)
+        self.size -= size
         self.floor = max(self.floor, revision)
 
     def drop_oldest(self) -> None:
@@ -152,10 +159,9 @@ def _weight(change: Change) -> int:
         weight += len(change.before.value)
     if change.type == "DELETED":
         weight += len(change.value)
-    if change.origin is not None and change.origin.cause is not None:
-        weight += _weight_of_cause(change.origin.cause)
+    origin = change.origin
+    if origin is not None:
+        cause = origin.cause
+        if cause is not None:
+            weight += _CAUSE_OVERHEAD + len(cause.decision) + _TRIGGER * len(cause.triggers)
     return weight
-
-
-def _weight_of_cause(cause: Cause) -> int:
-    return _CAUSE_OVERHEAD + len(cause.decision) + _TRIGGER * len(cause.triggers)

@@ -26,11 +26,13 @@ class Marks:
 
     def add(self, time: float, revision: int) -> None:
         """Record a commit."""
-        if len(self) and time - self._times[-1] < SECONDS:
+        times = self._times
+        if len(times) > self._begin and time - times[-1] < SECONDS:
             self._last = time, revision
             return
-        self._settle()
-        self._times.append(time)
+        if self._last is not None:
+            self._settle()
+        times.append(time)
         self._revisions.append(revision)
 
     def settle(self, now: float) -> None:

@@ -19,7 +19,11 @@ class MemoryStore(Store):
 
     def commit_nowait(self, staged: Staged) -> None:
         """``commit``, which never waits."""
-        self._commit(staged, direct=True)
+        if self._queue and not staged.committed and not staged.failure and not self._closed:
+            group, self._queue = self._queue, []
+            self._apply(group, direct=True)
+        else:
+            self._commit(staged, direct=True)
 
     def _commit(self, staged: Staged, *, direct: bool = False) -> None:
         if staged.committed:

@@ -260,7 +260,7 @@ class Store(ABC):
         current = self._records.get(key) if newest is None else newest.record
         if expected is not None and expected != (0 if current is None else current.revision):
             raise Mismatch(key, expected, current)
-        revision, resource = self._next, key[: resource_end(key)]
+        revision, resource = self._next, key[: key.find("/", key.find("/") + 1) + 1]  # ``resource_end``
         if make is None:
             if current is None:
                 raise Mismatch(key, expected, None)

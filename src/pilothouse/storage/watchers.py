@@ -66,7 +66,7 @@ class Watcher:
     @property
     def idle(self) -> bool:
         """Whether the reader has everything up to the store's revision, so that it may send a bookmark."""
-        return not self._pending and not self.overrun
+        return not (self._pending or self.overrun or self._closed)
 
     def __aiter__(self) -> "Watcher":
         return self
@@ -210,12 +210,15 @@ class WatcherIndex:
             # The usual case in memory: one change, for watchers of the whole resource.
             watchers = by_prefix.get(resources[0])
             if watchers is not None:
-                size = len(changes[0].value)
                 self.deliveries += len(watchers)
-                direct = direct and all(watcher.accepts_direct_delivery for watcher in watchers)
+                if direct:
+                    for watcher in watchers:
+                        if not watcher.accepts_direct_delivery:
+                            direct = False
+                            break
                 for watcher in list(watchers):
                     if not (direct and watcher.deliver_directly(changes)):
-                        watcher.deliver(changes, size)
+                        watcher.deliver(changes, len(changes[0].value))
             return
         batches: dict[str, list[Change]] = {}
         for change, resource in zip(changes, resources, strict=True):

@@ -316,12 +316,13 @@ class Watch:
     def _schedule_bookmark(self, now: float) -> None:
         """The next bookmark is due at a multiple of the interval since the start, the last one shortly before the
         end."""
-        interval = self._core.options.bookmark_seconds
-        if now >= self._last_bookmark:
+        last = self._last_bookmark
+        if now >= last:
             self._bookmark_at = self._deadline
         else:
-            passed = (now - self._started_at) // interval + 1
-            self._bookmark_at = min(self._started_at + passed * interval, self._last_bookmark)
+            started_at, interval = self._started_at, self._core.options.bookmark_seconds
+            due_at = started_at + ((now - started_at) // interval + 1) * interval
+            self._bookmark_at = due_at if due_at < last else last
 
     def _set_alarm(self, due_at: float) -> None:
         """One alarm per watch, not one per wait: most waits end with a change."""
@@ -336,35 +337,33 @@ class Watch:
     def on_alarm(self, now: float) -> None:
         """A bookmark or the end is due."""
         self._alarm_at = -1.0
+        if self._deliver_bookmark(now):
+            return
         if now < self._deadline and not self._needs_bookmark:
             # The store is idle. Until the next write there is no bookmark to send each minute.
             self._core.idle_watches[self.notify_written] = None
             # A watch that waits for a future revision sends no last bookmark, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
-        elif self._watcher is not None and not self._deliver_bookmark(now):
+        elif self._watcher is not None:
             self._watcher.nudge()
 
     def _deliver_bookmark(self, now: float) -> bool:
-        """Whether the due bookmark was delivered to the reader directly, with nothing else to send."""
+        """Whether the due bookmark was necessary and delivered to the reader directly, with nothing else to send."""
         watcher, bookmark_handler = self._watcher, self.bookmark_handler
-        if (
-            bookmark_handler is None
-            or watcher is None
-            or not watcher.idle
-            or watcher.ended
-            or self._closed
-            or self.converts
-        ):
+        if bookmark_handler is None or watcher is None or not watcher.idle or self._closed or self.converts:
             return False
         if now >= self._deadline or now < self._bookmark_at:
             return False
-        revision = self._store.revision
+        revision = self._store.revision  # as ``_needs_bookmark``
+        if revision < self._revision or (revision == self._bookmarked and self._bookmark_at < self._last_bookmark):
+            return False
         if not bookmark_handler(revision):
             return False
         self._bookmarked = revision
         self._schedule_bookmark(now)
-        self._set_alarm(self._bookmark_at)
+        due_at = self._alarm_at = self._bookmark_at
+        self._core.alarms.set(due_at, self)
         return True
 
     def deliver_events_to(self, handler: Callable[[list[WatchEvent]], bool]) -> None:
@@ -378,8 +377,9 @@ class Watch:
             events = self._events(changes)
         except StatusError:  # reported when the reader resumes
             return False
-        assert self._receive_events is not None, "set by deliver_events_to"
-        return not events or self._receive_events(events)
+        receive = self._receive_events
+        assert receive is not None, "set by deliver_events_to"
+        return not events or receive(events)
 
     def notify_written(self) -> None:
         """Called for the first write after an idle time: bookmarks are due again."""
@@ -390,6 +390,8 @@ class Watch:
     def _events(self, changes: list[Change]) -> list[WatchEvent]:
         selection = self._selection
         if selection.empty:
+            if len(changes) == 1:
+                return [self._shared_event(changes[0])]
             return [self._shared_event(change) for change in changes]
         events = []
         for change in changes:
@@ -404,10 +406,14 @@ class Watch:
         if memo is None:
             memo = change.memo = {}
         type_ = type_ or change.type
-        key = (self.info, type_)
+        info = self.info
+        key = (info, type_)
         event: WatchEvent | None = memo.get(key)
         if event is None:
-            event = memo[key] = WatchEvent(type_, self._served_object(change.value), {})
+            value = change.value
+            if info.custom is not None or not value.startswith(info.head):
+                value = self._served_object(value)
+            event = memo[key] = WatchEvent(type_, value, {})
         return event
 
     def _filtered_event(self, change: Change, selection: Selection) -> WatchEvent | None:

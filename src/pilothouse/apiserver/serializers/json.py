@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from pilothouse.api.wire import Request, Response, Stream
+from pilothouse.api.wire import Request, Response, SharedEvent, Stream
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.serializers.results import (
@@ -175,6 +175,7 @@ def list_body(result: ListResult) -> bytes:
 
 
 _EVENT_END = b"}\n"
+_LINE_OVERHEAD = len(b'{"type":"","object":}\n')
 
 
 def event_line(event: WatchEvent) -> bytes:
@@ -213,18 +214,18 @@ def new_bookmark_handler(
     return handle_bookmark
 
 
-def deliver_encoded_events_to(
-    watching: Watching, receive: Callable[[list[bytes]], bool], encode: Callable[[WatchEvent], bytes]
-) -> None:
-    """Pass encoded events to ``receive`` (``Watching.deliver_events_to``); ``encode`` encodes them."""
+def deliver_shared_events_to(watching: Watching, receive: Callable[[Sequence[SharedEvent]], bool]) -> None:
+    """Pass events to ``receive`` (``Watching.deliver_events_to``). None is encoded as a line, but the size of its line
+    is observed."""
     sizes = watching.event_sizes
+    if sizes is None:
+        watching.deliver_events_to(receive)
+        return
 
     def handle_events(events: list[WatchEvent]) -> bool:
-        chunks = [encode(event) for event in events]
-        if not receive(chunks):
+        if not receive(events):
             return False
-        if sizes is not None:
-            sizes.observe_each(map(len, chunks))
+        sizes.observe_each([_LINE_OVERHEAD + len(event.type) + len(event.value) for event in events])
         return True
 
     watching.deliver_events_to(handle_events)
@@ -256,9 +257,9 @@ class LineStream:
         process need not be woken for them."""
         self._watching.bookmark_handler = new_bookmark_handler(self._watching, handler, event_line)
 
-    def deliver_events_to(self, handler: Callable[[list[bytes]], bool]) -> None:
-        """Deliver the lines of events to ``handler`` instead of the stream, as long as it returns true."""
-        deliver_encoded_events_to(self._watching, handler, event_line)
+    def deliver_events_to(self, handler: Callable[[Sequence[SharedEvent]], bool]) -> None:
+        """Deliver events to ``handler`` instead of the stream, as long as it returns true."""
+        deliver_shared_events_to(self._watching, handler)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All lines that arrived together, instead of single lines.

@@ -5,11 +5,12 @@ created for each watcher: their ages differ, and they are rare.
 """
 
 import datetime
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from pilothouse.apiserver.serializers.json import deliver_encoded_events_to, headers_with, new_bookmark_handler
+from pilothouse.api.wire import SharedEvent
+from pilothouse.apiserver.serializers.json import deliver_shared_events_to, headers_with, new_bookmark_handler
 from pilothouse.apiserver.serializers.negotiation import PROTOBUF, Choice
 from pilothouse.apiserver.serializers.partial_metadata import partial_object
 from pilothouse.apiserver.serializers.results import WatchEvent, Watching
@@ -50,9 +51,24 @@ class EventStream:
         """As ``LineStream.deliver_bookmarks_to``."""
         self._watching.bookmark_handler = new_bookmark_handler(self._watching, handler, self._show)
 
-    def deliver_events_to(self, handler: Callable[[list[bytes]], bool]) -> None:
-        """As ``LineStream.deliver_events_to``."""
-        deliver_encoded_events_to(self._watching, handler, self._show)
+    def deliver_events_to(self, handler: Callable[[Sequence[SharedEvent]], bool]) -> None:
+        """As ``LineStream.deliver_events_to``, for partial objects in JSON: no program in the process of the server
+        watches tables or protobuf."""
+        if self._converter is None and self._choice.media != PROTOBUF:
+            deliver_shared_events_to(self._watching, lambda events: handler([*map(self._shared, events)]))
+
+    def _shared(self, event: SharedEvent) -> SharedEvent:
+        """The event with the partial object, the same for all watches."""
+        if not self._choice.transform:
+            return event
+        memo = event.memo
+        key = ("shared", self._choice)
+        shared: WatchEvent | None = None if memo is None else memo.get(key)
+        if shared is None:
+            shared = WatchEvent(event.type, partial_object(event.value, self._choice.version), {})
+            if memo is not None:
+                memo[key] = shared
+        return shared
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
         """All events that arrived together, instead of single ones."""
