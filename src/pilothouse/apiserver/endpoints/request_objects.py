@@ -32,10 +32,12 @@ from pilothouse.apiserver.serializers.bodies import (
     unrecognized,
 )
 from pilothouse.apiserver.serializers.omitempty import drop_empty, may_have_empty
+from pilothouse.apiserver.serializers.repeated_bodies import RepeatedBodies
 from pilothouse.machinery.bodies import BodySyntaxError, DecodeError, convert_document, convert_members, decode_body
 from pilothouse.machinery.go_text import print_value
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_repeated_bodies = RepeatedBodies()
 
 
 @lru_cache(maxsize=1)
@@ -71,12 +73,17 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     content_type = call.content_type
     api_version = f"{group}/{version}" if group else version
     duplicates: list[str] = []
+    definition = definition_of(group, version, kind)
     if content_type in JSON_TYPES:
         check_size(body)
+        repeated = _repeated_bodies.get(body, definition)
+        if repeated is not None:
+            _record(call, info, repeated, kind, api_version)
+            return repeated
     else:
         body, duplicates = read_text(body, content_type, kind)
     try:
-        decoded = decode_body(body, definition_of(group, version, kind))
+        decoded = decode_body(body, definition)
     except BodySyntaxError as error:
         raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", original_body) from None
     except DecodeError as error:
@@ -92,7 +99,9 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
     if duplicates or decoded.strict_errors:
         _handle_strict_errors(call, options, kind, version, duplicates + decoded.strict_errors)
     if may_have_empty(body):
-        _drop_empty_fields(obj, definition_of(group, version, kind))
+        _drop_empty_fields(obj, definition)
+    if not duplicates and not decoded.strict_errors:
+        _repeated_bodies.put(body, definition, obj)
     _record(call, info, obj, kind, api_version)
     return obj
 

@@ -10,6 +10,7 @@ from pilothouse.apiserver.registry.core.pods.disabled_fields import (
     drop_disabled_spec_fields,
     drop_disabled_status_fields,
 )
+from pilothouse.apiserver.registry.core.pods.valid_specs import ValidSpecs
 from pilothouse.apiserver.registry.generic.ip_validation import warnings_for_ip
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.env.lazy import lazy_imports
@@ -47,6 +48,10 @@ class PodStrategy(Strategy):
     }
     selectable_defaults = {"spec.hostNetwork": "false"}  # read only
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._valid_specs = ValidSpecs()
+
     def set_defaults(self, obj: Object) -> None:
         default_pod(obj)
         if (obj["spec"].get("terminationGracePeriodSeconds") or 0) < 0:
@@ -62,7 +67,14 @@ class PodStrategy(Strategy):
 
     def warnings_on_create(self, obj: Object) -> Iterable[str]:
         yield from warnings.warnings_for_name(obj["metadata"]["name"], "in the Pod's hostname")
-        yield from warnings.warnings_for_pod(obj)
+        if self._valid_specs.contains(obj):
+            return
+        has_warnings = False
+        for warning in warnings.warnings_for_pod(obj):
+            has_warnings = True
+            yield warning
+        if not has_warnings:
+            self._valid_specs.add(obj)
 
     def warnings_on_status_update(self, obj: Object, old: Object) -> Iterable[str]:
         for field in ("podIPs", "hostIPs"):
@@ -99,7 +111,7 @@ class PodStrategy(Strategy):
                     status.setdefault(state, {})
 
     def validate(self, obj: Object) -> ErrorList:
-        return validation.validate_pod(obj)
+        return [] if self._valid_specs.contains(obj) else validation.validate_pod(obj)
 
     def validate_update(self, obj: Object, old: Object) -> ErrorList:
         return validation.validate_pod_update(obj, old)
