@@ -12,9 +12,10 @@ from pilothouse.client.errors import ApiError
 from pilothouse.controllers.devices.resourceclaim import controller, decide
 from pilothouse.controllers.devices.resourceclaim.decide import Reservation
 from pilothouse.sim import Simulation, SimulationOptions, draw
-from pilothouse.sim.invariants.devices import DeviceClaims
+from pilothouse.sim.invariants.devices import DeviceAllocations, DeviceClaims
 
-GROUP = "/apis/resource.k8s.io/v1/namespaces/default"
+RESOURCE_GROUP = "/apis/resource.k8s.io/v1"
+GROUP = f"{RESOURCE_GROUP}/namespaces/default"
 CLAIMS, TEMPLATES, PODS = f"{GROUP}/resourceclaims", f"{GROUP}/resourceclaimtemplates", f"{NAMESPACE}/pods"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 SCHEDULER = "devices"
@@ -68,6 +69,8 @@ class DeviceScheduler(User):
 class Owner(RandomUser):
     """Creates and deletes pods with claims, and claims, in any order."""
 
+    scheduler_name = SCHEDULER
+
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
         return [self.claim, self.pod, self.pod, self.pod, self.delete_claim, self.delete_pod]
 
@@ -95,7 +98,7 @@ class Owner(RandomUser):
         entries = [{"name": f"entry-{number}", **source} for number, source in enumerate(sources)]
         uses = {"claims": [{"name": entry["name"]} for entry in entries]}
         spec = {
-            "schedulerName": SCHEDULER,
+            "schedulerName": self.scheduler_name,
             "terminationGracePeriodSeconds": 1,
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "pause:1", "resources": uses}],
@@ -173,6 +176,36 @@ async def recreated_unobserved(simulation: Simulation) -> None:
 
     await run_with_scheduler(simulation, steps)
     await check_and_delete_everything(simulation, user)
+
+
+class SchedulerOwner(Owner):
+    """The same with the built-in scheduler, and just as many devices as pods may need."""
+
+    scheduler_name = "default-scheduler"
+
+    async def run_actions(self, count: int) -> None:
+        await self.request("POST", f"{RESOURCE_GROUP}/deviceclasses", {"metadata": {"name": "gpus"}, "spec": {}})
+        pool = {"name": "gpus", "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": f"d{number}"} for number in range(12)]
+        spec = {"driver": "gpus.com", "allNodes": True, "pool": pool, "devices": devices}
+        await self.request("POST", f"{RESOURCE_GROUP}/resourceslices", {"metadata": {"name": "gpus"}, "spec": spec})
+        await super().run_actions(count)
+
+
+@pytest.mark.simulation(
+    options=OPTIONS,
+    invariants=lambda: (DeviceClaims(), DeviceAllocations()),
+)
+async def test_devices_are_allocated_once_and_before_pods_are_bound(simulation: Simulation, seed: int) -> None:
+    user = SchedulerOwner(simulation)
+    plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
+    await asyncio.gather(simulation.follow(plan), user.run_actions(30))
+    simulation.heal()
+    await asyncio.sleep(60.0)
+    await check_and_delete_everything(simulation, user)
+    _claims, allocations = simulation.invariants
+    assert isinstance(allocations, DeviceAllocations)
+    assert allocations.allocated
 
 
 decide_reservation = decide.decide_reservation

@@ -444,7 +444,7 @@ class Scheduler:
     async def _deallocate(self, queued_pod: QueuedPodInfo, deallocation: "Deallocation") -> None:
         try:
             await claim_binding.deallocate(self._client, self._dynamic_resources.manager, deallocation)
-        except (ApiError, OSError) as error:
+        except (ApiError, OSError, ClaimBindingError) as error:
             self._log.error("Failed to deallocate ResourceClaim", error=error, pod=queued_pod.key)
 
     async def _prepare_candidate(

@@ -5,7 +5,7 @@ Computed from the committed objects after every write.
 
 from pilothouse.api.core import Pod
 from pilothouse.api.resource import ResourceClaim
-from pilothouse.semantics.devices import ALLOCATION_FINALIZER, ClaimOfEntry, claim_of, is_for_pod
+from pilothouse.semantics.devices import ALLOCATION_FINALIZER, ClaimOfEntry, claim_of, is_for_pod, is_reserved_for
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.story import Origin
@@ -28,7 +28,7 @@ class DeviceClaims(Invariant):
         if pod := self._pods.follow(change):
             self._check_pod_change(*pod)
         elif claim := self._claims.follow(change):
-            self._check_claim_change(*claim)
+            self._check_claim_change(*claim, by_scheduler=origin is not None and origin.program == "scheduler")
 
     def _check_pod_change(self, key: str, before: Pod | None, now: Pod | None) -> None:
         if now is not None and before is not None and before.metadata.uid == now.metadata.uid and _may_run(before):
@@ -37,7 +37,9 @@ class DeviceClaims(Invariant):
                 if isinstance(old, ClaimOfEntry) and old != new:
                     raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status has {new}")
 
-    def _check_claim_change(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
+    def _check_claim_change(
+        self, key: str, before: ResourceClaim | None, now: ResourceClaim | None, *, by_scheduler: bool
+    ) -> None:
         if before is None:
             self.created += now is not None and bool(now.metadata.owner_references)
             return
@@ -49,6 +51,8 @@ class DeviceClaims(Invariant):
             pod = self._pods.get(f"{namespace}/{user.name}")
             if pod is None or pod.metadata.uid != user.uid or not _uses(pod):
                 continue
+            if by_scheduler and not pod.spec.node_name:
+                continue  # the pod could not be bound, and is scheduled again
             if before.status.allocation is not None and not allocated:
                 raise Violation(f"claim {key} was deallocated while pod {user.name} uses it")
             if user.uid not in reserved_uids:
@@ -83,6 +87,51 @@ class DeviceClaims(Invariant):
             pod = self._pods.get(f"{namespace}/{owner.name}")
             if not users and pod is not None and pod.metadata.uid == owner.uid and is_terminal(pod):
                 raise Violation(f"claim {key} was created for {owner.name}, which has terminated, and still exists")
+
+
+class DeviceAllocations(Invariant):
+    """All devices that are allocated without admin access or sharing, if all schedulers allocate as the built-in one.
+
+    ``allocated`` counts allocations (for tests).
+    """
+
+    def __init__(self) -> None:
+        self._claims = Objects("resource.k8s.io/resourceclaims/", ResourceClaim)
+        self._pods = Objects("/pods/", Pod)
+        self._owners: dict[tuple[str, str, str], str] = {}
+        """The claim that has each device."""
+        self.allocated = 0
+
+    def committed(self, change: Change, origin: Origin | None) -> None:
+        if pod := self._pods.follow(change):
+            self._check_binding(*pod)
+        elif claim := self._claims.follow(change):
+            self._check_allocation(*claim)
+
+    def _check_binding(self, key: str, before: Pod | None, now: Pod | None) -> None:
+        if now is None or not now.spec.node_name or (before is not None and before.spec.node_name):
+            return
+        for entry in now.spec.resource_claims:
+            of_entry = claim_of(now, entry)
+            claim = self._claims.get(f"{now.metadata.namespace}/{getattr(of_entry, 'name', '')}")
+            if claim is None or claim.status.allocation is None or not is_reserved_for(now, claim):
+                raise Violation(f"pod {key} is bound, and its claim for {entry.name} is not allocated and reserved")
+
+    def _check_allocation(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
+        for device in _devices(before):
+            self._owners.pop(device, None)
+        for device in _devices(now):
+            owner = self._owners.setdefault(device, key)
+            if owner != key:
+                raise Violation(f"device {'/'.join(device)} is allocated to claim {key}, and to claim {owner} already")
+        self.allocated += bool(_devices(now)) and not _devices(before)
+
+
+def _devices(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:
+    if claim is None or claim.status.allocation is None:
+        return []
+    results = claim.status.allocation.devices.results
+    return [(one.driver, one.pool, one.device) for one in results if not one.admin_access and one.share_id is None]
 
 
 def _may_run(pod: Pod) -> bool:

@@ -18,10 +18,11 @@ from tests.scheduler.plugins.dynamic_resources.structured.allocation import (
     resource_slice,
 )
 
+from pilothouse.api import wire
 from pilothouse.api.core import NODES, PODS
 from pilothouse.api.resource import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
 from pilothouse.client import merge_patch
-from pilothouse.client.interceptor import Rule, conflict, delay, fail
+from pilothouse.client.interceptor import Answer, Rule, conflict, delay, fail
 from pilothouse.env import Env
 from pilothouse.scheduler.plugins.dynamic_resources import pod_claims
 from pilothouse.scheduler.plugins.dynamic_resources.structured.allocator import Search
@@ -322,6 +323,27 @@ async def test_a_node_that_has_the_resource_itself_needs_no_claim(world: World) 
     await asyncio.sleep(1)
     assert await assigned_nodes(world) == {"p": "n1"}
     assert not (await world.client.list(RESOURCE_CLAIMS, "default")).items
+
+
+@pytest.mark.parametrize(
+    ("requests", "message"),
+    [
+        (None, 'resourceclaims.resource.k8s.io "x" not found'),
+        (7, "a ResourceClaim that was written cannot be read: Expected `array`, got `int` - at "),
+    ],
+    ids=["null, as Go encodes no requests", "something else"],
+)
+async def test_a_response_without_requests(world: World, requests: Any, message: str) -> None:
+    claim = {"metadata": {"name": "x", "namespace": "default", "uid": "u"}, "spec": {"devices": {"requests": requests}}}
+    response = wire.Response(201, {"content-type": "application/json"}, msgspec.json.encode(claim))
+    world.scheduler_faults.add(Rule(Answer(response), verb="create", resource="resourceclaims"))
+    await create_slice(world, *devices("d1"))
+    await create_class(world, "gpu", extendedResourceName="example.com/gpu")
+    await world.create_pod(containers=[{"name": "c", "image": "i", "resources": requesting("example.com/gpu")}])
+    await asyncio.sleep(1)
+    reason, found = await why(world)
+    assert reason == "SchedulerError"
+    assert message in found
 
 
 # Binding conditions

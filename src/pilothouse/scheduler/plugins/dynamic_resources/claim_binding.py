@@ -15,7 +15,8 @@ import msgspec
 from pilothouse.api.core import PODS
 from pilothouse.api.resource import RESOURCE_CLAIMS, AllocationResult, ConsumerReference, ResourceClaim
 from pilothouse.client import Client, strategic_merge_patch
-from pilothouse.client.errors import ApiError, Conflict
+from pilothouse.client.decode import Decoders
+from pilothouse.client.errors import ApiError, Conflict, UndecodableObject
 from pilothouse.env import Env, Log
 from pilothouse.machinery.causes import record_decision
 from pilothouse.machinery.splice import Json, replace_fields, take_field, without_managed_fields
@@ -47,7 +48,7 @@ STILL_NOT_SCHEDULABLE = "still not schedulable"
 
 _encode = msgspec.json.Encoder().encode
 _users = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_decode = msgspec.json.Decoder(ResourceClaim).decode
+_decoders = Decoders(ResourceClaim)
 
 
 class ClaimBinding:
@@ -294,7 +295,7 @@ class ClaimBinding:
     async def _logged(self, action: str, request: Awaitable[None]) -> None:
         try:
             await request
-        except (ApiError, OSError) as error:
+        except (ApiError, OSError, ClaimBindingError) as error:
             self._log.error(f"Failed to {action} ResourceClaim", error=error, pod=self._pod.metadata.name)
 
 
@@ -365,5 +366,10 @@ async def delete_claim(client: Client, manager: DRAManager, claim: ResourceClaim
 
 
 def _decoded(raw: msgspec.Raw) -> DecodedClaim:
+    """Raises ``ClaimBindingError``."""
     body = without_managed_fields(bytes(raw))
-    return DecodedClaim(_decode(body), body)
+    try:
+        # Upstream's API server writes null for a claim without requests.
+        return DecodedClaim(_decoders.one(body, lambda: "a ResourceClaim that was written"), body)
+    except UndecodableObject as error:
+        raise ClaimBindingError(str(error)) from error
