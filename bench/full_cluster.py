@@ -17,7 +17,15 @@ from typing import Any
 import msgspec
 
 from bench.deployments import deployment
-from bench.processes import cpu_seconds, peak_bytes_of, pilothouse, resident_bytes, started, wait_for_line
+from bench.processes import (
+    cpu_seconds_of_all,
+    peak_bytes_of,
+    pilothouse,
+    resident_bytes_of_all,
+    started,
+    wait_for_line,
+    with_children,
+)
 from bench.report import Figure, figure, table
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import SERVICES
@@ -43,6 +51,8 @@ class Size(msgspec.Struct, frozen=True):
     deployments: int = DEPLOYMENTS_COUNT
     pods_per: int = PODS_PER
     services: int = SERVICES_COUNT
+    processes: int = 1
+    """As ``up --processes``."""
 
     @property
     def pods(self) -> int:
@@ -51,7 +61,13 @@ class Size(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         services = f", {self.services:,} Services" if self.services else ""
-        return f"{self.pods:,} pods of {self.deployments:,} Deployments on {self.nodes:,} nodes{services}"
+        processes = f", {self.processes} processes" if self.processes > 1 else ""
+        return f"{self.pods:,} pods of {self.deployments:,} Deployments on {self.nodes:,} nodes{services}{processes}"
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of ``up``."""
+        return [f"--nodes={self.nodes}", "--port=0", f"--processes={self.processes}"]
 
 
 def service(name: str, app: str) -> dict[str, Any]:
@@ -81,7 +97,7 @@ async def fill(kubeconfig: Path, pid: int, size: Size) -> Seen:
     """Create everything and wait until all pods are ready."""
     env = Env()
     client = Client(connect(env, kubeconfig=str(kubeconfig)), env)
-    began, cpu = time.perf_counter(), cpu_seconds(pid)
+    began, cpu = time.perf_counter(), cpu_seconds_of_all(pid)
     seen = [(0.0, 0.0, 0)]
     creating = asyncio.create_task(create(client, size))
     look = max(_LOOK_SECONDS, size.deployments / 1000)  # the list is an effort, too
@@ -89,7 +105,7 @@ async def fill(kubeconfig: Path, pid: int, size: Size) -> Seen:
         await asyncio.sleep(look)
         answer = await client.request("GET", "/apis/apps/v1/namespaces/default/deployments")
         ready = sum(each["status"].get("readyReplicas", 0) for each in msgspec.json.decode(answer.body)["items"])
-        seen.append((time.perf_counter() - began, cpu_seconds(pid) - cpu, ready))
+        seen.append((time.perf_counter() - began, cpu_seconds_of_all(pid) - cpu, ready))
         assert seen[-1][0] < _PATIENCE_SECONDS, f"after {seen[-1][0]:.0f} s {ready} pods are ready"
     await creating
     await client.close()
@@ -113,9 +129,9 @@ def _cpu_between(seen: Seen, first: float, last: float) -> float | None:
 
 def at_rest(pid: int) -> float:
     """What a process takes that has nothing to do, in per cent of a core."""
-    before = cpu_seconds(pid)
+    before = cpu_seconds_of_all(pid)
     time.sleep(_REST_SECONDS)
-    return (cpu_seconds(pid) - before) / _REST_SECONDS * 100
+    return (cpu_seconds_of_all(pid) - before) / _REST_SECONDS * 100
 
 
 def measure(size: Size) -> dict[str, float | None]:
@@ -123,11 +139,11 @@ def measure(size: Size) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
         directory = Path(name)
         kubeconfig, log = directory / ".pilothouse" / "kubeconfig", directory / "log"
-        with started(pilothouse("up", f"--nodes={size.nodes}", "--port=0"), log, cwd=directory) as process:
+        with started(pilothouse("up", *size.flags), log, cwd=directory) as process:
             wait_for_line(process, "is ready", log)
-            empty = resident_bytes(process.pid)
+            empty = resident_bytes_of_all(process.pid)
             seen = loops.run(fill(kubeconfig, process.pid, size))
-            memory = resident_bytes(process.pid)
+            memory = resident_bytes_of_all(process.pid)
             time.sleep(_SETTLE_SECONDS)
             rest = at_rest(process.pid)
             return {
@@ -135,7 +151,7 @@ def measure(size: Size) -> dict[str, float | None]:
                 "cpu": seen[-1][1] / seen[-1][2] * 1e3,
                 "growth": growth(seen),
                 "memory": memory / 1e6,
-                "peak": peak_bytes_of(process.pid) / 1e6,
+                "peak": sum(map(peak_bytes_of, with_children(process.pid))) / 1e6,
                 "each": (memory - empty) / size.pods / 1e3,
                 "rest": rest,
             }
@@ -146,9 +162,10 @@ def figures(
     deployments: int = DEPLOYMENTS_COUNT,
     pods_per: int = PODS_PER,
     services: int = SERVICES_COUNT,
+    processes: int = 1,
 ) -> list[Figure]:
     """Seconds until all are ready, what that costs, and what rest does."""
-    size = Size(nodes, deployments, pods_per, services)
+    size = Size(nodes, deployments, pods_per, services, processes)
     run = measure(size)
     what = f"pilothouse up, {size}"
     limits: dict[str, Any] = {}
@@ -182,8 +199,9 @@ def main() -> None:
     parser.add_argument("--deployments", type=int, default=DEPLOYMENTS_COUNT)
     parser.add_argument("--pods-per", type=int, default=PODS_PER, help="pods of each Deployment")
     parser.add_argument("--services", type=int, default=SERVICES_COUNT)
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
-    print(table(figures(given.nodes, given.deployments, given.pods_per, given.services)))
+    print(table(figures(given.nodes, given.deployments, given.pods_per, given.services, given.processes)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from bench.full_cluster import Size, at_rest, fill, growth
-from bench.processes import cpu_seconds, pilothouse, resident_bytes, started, wait_for_line
+from bench.processes import cpu_seconds_of_all, pilothouse, resident_bytes_of_all, started, wait_for_line
 from bench.report import Figure, figure, table
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import NODES, PODS
@@ -46,13 +46,13 @@ Row = tuple[str, str, float]
 @contextmanager
 def highest_memory(pid: int) -> Iterator[Callable[[], float]]:
     """The most that a process has in memory meanwhile, above what it had, in MB."""
-    before = peak = resident_bytes(pid)
+    before = peak = resident_bytes_of_all(pid)
     ended = threading.Event()
 
     def look() -> None:
         nonlocal peak
         while not ended.wait(0.02):
-            peak = max(peak, resident_bytes(pid))
+            peak = max(peak, resident_bytes_of_all(pid))
 
     watcher = threading.Thread(target=look)
     watcher.start()
@@ -69,7 +69,7 @@ def kubectl_get(kubeconfig: Path, pid: int) -> list[Row]:
     if not assets:
         return []
     command = [f"{assets}/kubectl", f"--kubeconfig={kubeconfig}", "get", "pods", "-A"]
-    began, cpu = time.perf_counter(), cpu_seconds(pid)
+    began, cpu = time.perf_counter(), cpu_seconds_of_all(pid)
     with highest_memory(pid) as highest, subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.read(1)
@@ -80,7 +80,7 @@ def kubectl_get(kubeconfig: Path, pid: int) -> list[Row]:
         return [
             (f"{name}: first byte", "s", first),
             (f"{name}: whole", "s", took),
-            (f"{name}: CPU of the server", "s", cpu_seconds(pid) - cpu),
+            (f"{name}: CPU of the server", "s", cpu_seconds_of_all(pid) - cpu),
             (f"{name}: memory of the server", "MB", highest()),
         ]
 
@@ -89,22 +89,22 @@ async def lists(client: Client, pid: int) -> list[Row]:
     """All pods at once, and in pages of 500; all of one namespace's Deployments."""
     rows = []
     for name, path in (("GET of all pods", "/api/v1/pods"), ("GET of all Deployments", _DEPLOYMENTS_PATH)):
-        began, cpu = time.perf_counter(), cpu_seconds(pid)
+        began, cpu = time.perf_counter(), cpu_seconds_of_all(pid)
         with highest_memory(pid) as highest:
             body = (await client.request("GET", path)).body
             name = f"{name}, {len(body) / 1e6:,.0f} MB"
             rows += [
                 (name, "s", time.perf_counter() - began),
-                (f"{name}: CPU of the server", "s", cpu_seconds(pid) - cpu),
+                (f"{name}: CPU of the server", "s", cpu_seconds_of_all(pid) - cpu),
                 (f"{name}: memory of the server", "MB", highest()),
             ]
         del body
-    began, cpu = time.perf_counter(), cpu_seconds(pid)
+    began, cpu = time.perf_counter(), cpu_seconds_of_all(pid)
     with highest_memory(pid) as highest:
         found = await client.list_all(PODS)
         rows += [
             (f"{len(found.items):,} pods in pages of 500", "s", time.perf_counter() - began),
-            ("pages of 500: CPU of the server", "s", cpu_seconds(pid) - cpu),
+            ("pages of 500: CPU of the server", "s", cpu_seconds_of_all(pid) - cpu),
             ("pages of 500: memory of the server", "MB", highest()),
         ]
     return rows
@@ -114,7 +114,7 @@ async def rollout(client: Client, pid: int, size: Size) -> list[Row]:
     """Another image for some Deployments, until all their pods are updated and available."""
     count = min(_ROLLED, size.deployments)
     names = [f"web-{number}" for number in range(count)]
-    began, cpu = time.perf_counter(), cpu_seconds(pid)
+    began, cpu = time.perf_counter(), cpu_seconds_of_all(pid)
     change = merge_patch({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "app:v2"}]}}}})
     for name in names:
         await client.patch(DEPLOYMENTS.raw, name, change, "default")
@@ -132,7 +132,7 @@ async def rollout(client: Client, pid: int, size: Size) -> list[Row]:
     pods = count * size.pods_per
     return [
         (f"rollout of {pods:,} pods", "s", time.perf_counter() - began),
-        ("rollout: CPU per pod", "ms", (cpu_seconds(pid) - cpu) / pods * 1e3),
+        ("rollout: CPU per pod", "ms", (cpu_seconds_of_all(pid) - cpu) / pods * 1e3),
     ]
 
 
@@ -187,7 +187,7 @@ async def use(kubeconfig: Path, pid: int, size: Size) -> list[Row]:
         for what, unit, value in found:
             print(f"{what}: {value:.4g} {unit}", flush=True)
         rows += found
-    rows.append(("resident memory at the end", "MB", resident_bytes(pid) / 1e6))
+    rows.append(("resident memory at the end", "MB", resident_bytes_of_all(pid) / 1e6))
     await client.close()
     return rows
 
@@ -197,13 +197,13 @@ def figures(size: Size = SIZE) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
         directory = Path(name)
         kubeconfig, log = directory / ".pilothouse" / "kubeconfig", directory / "log"
-        with started(pilothouse("up", f"--nodes={size.nodes}", "--port=0"), log, cwd=directory) as process:
+        with started(pilothouse("up", *size.flags), log, cwd=directory) as process:
             wait_for_line(process, "is ready", log)
             seen = loops.run(fill(kubeconfig, process.pid, size))
             rows: list[Row] = [
                 ("to ready", "s", seen[-1][0]),
                 ("CPU per pod", "ms", seen[-1][1] / size.pods * 1e3),
-                ("resident memory", "MB", resident_bytes(process.pid) / 1e6),
+                ("resident memory", "MB", resident_bytes_of_all(process.pid) / 1e6),
             ]
             pace = growth(seen)
             if pace is not None:
@@ -212,7 +212,7 @@ def figures(size: Size = SIZE) -> list[Figure]:
             rows.append(("at rest", "% of a core", at_rest(process.pid)))
             rows += loops.run(use(kubeconfig, process.pid, size))
     limits: dict[str, dict[str, Any]] = {}
-    if size == SIZE:
+    if msgspec.structs.replace(size, processes=1) == SIZE:
         limits = {
             "to ready": {"budget": 360},
             "resident memory": {"budget": 3_000},
@@ -227,10 +227,11 @@ def main() -> None:
     parser.add_argument("--deployments", type=int, default=SIZE.deployments)
     parser.add_argument("--pods-per", type=int, default=SIZE.pods_per, help="pods of each Deployment")
     parser.add_argument("--services", type=int, default=SIZE.services)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--kubeconfig", type=Path, help="a cluster that is full already")
     parser.add_argument("--pid", type=int, default=0, help="the process of that cluster")
     given = parser.parse_args()
-    size = Size(given.nodes, given.deployments, given.pods_per, given.services)
+    size = Size(given.nodes, given.deployments, given.pods_per, given.services, given.processes)
     if given.kubeconfig is not None:
         loops.run(use(given.kubeconfig, given.pid, size))
     else:

@@ -70,6 +70,22 @@ def peak_bytes_of(pid: int) -> int:
     return _of_status(pid, "VmHWM")
 
 
+def with_children(pid: int) -> list[int]:
+    """A process and all processes that it has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [pid, *(each for child in children for each in with_children(int(child)))]
+
+
+def cpu_seconds_of_all(pid: int) -> float:
+    """User and system time of a process and of those that it has started."""
+    return sum(map(cpu_seconds, with_children(pid)))
+
+
+def resident_bytes_of_all(pid: int) -> int:
+    """What a process and those that it has started have in memory."""
+    return sum(map(resident_bytes, with_children(pid)))
+
+
 def _of_status(pid: int, field: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):
