@@ -466,8 +466,13 @@ class EndpointSubset(View, frozen=True):
     ports: tuple[EndpointsPort, ...] = ()
 
 
-class Endpoints(View, frozen=True):
+class PartialEndpoints(View, frozen=True):
+    """Endpoints without their addresses, for caches: addresses need a third of their memory as JSON."""
+
     metadata: ObjectMeta = ObjectMeta()
+
+
+class Endpoints(PartialEndpoints, frozen=True):
     subsets: tuple[EndpointSubset, ...] = ()
 
 
@@ -601,6 +606,7 @@ SECRETS = Kind("", "v1", "secrets", "Secret", True, Secret)
 SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ServiceAccount)
 SERVICES = Kind("", "v1", "services", "Service", True, Service)
 ENDPOINTS = Kind("", "v1", "endpoints", "Endpoints", True, Endpoints)
+PARTIAL_ENDPOINTS = ENDPOINTS.read_as(PartialEndpoints)
 PERSISTENT_VOLUME_CLAIMS = Kind(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, PersistentVolumeClaim
 )

@@ -40,16 +40,22 @@ class EndpointPort(View, frozen=True):
     app_protocol: str | None = None
 
 
-class EndpointSlice(View, frozen=True):
-    """A part of the endpoints of a Service. ``endpoints`` and ``ports`` are null if there are none."""
+class PartialEndpointSlice(View, frozen=True):
+    """An EndpointSlice without its endpoints, for caches: endpoints need a third of their memory as JSON."""
 
     metadata: ObjectMeta = ObjectMeta()
     address_type: str = ""
+
+
+class EndpointSlice(PartialEndpointSlice, frozen=True):
+    """A part of the endpoints of a Service. ``endpoints`` and ``ports`` are null if there are none."""
+
     endpoints: tuple[Endpoint, ...] | None = ()
     ports: tuple[EndpointPort, ...] | None = ()
 
 
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, EndpointSlice)
+PARTIAL_ENDPOINT_SLICES = ENDPOINT_SLICES.read_as(PartialEndpointSlice)
 
 LABEL_SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 """The label of Endpoints that are not to be mirrored."""

@@ -7,7 +7,7 @@ Without it a slice that is not in the cache yet would be created twice (kubernet
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from pilothouse.api.discovery import EndpointSlice
+from pilothouse.api.discovery import PartialEndpointSlice
 from pilothouse.machinery.resource_versions import compare
 from pilothouse.runtime import RetryLater
 
@@ -41,23 +41,23 @@ class SliceTracker:
         self._read_version = read_version
         self._known: dict[str, dict[str, _Written]] = {}
 
-    def update(self, key: str, written: EndpointSlice) -> None:
+    def update(self, key: str, written: PartialEndpointSlice) -> None:
         """Record the response to a create or an update."""
         meta = written.metadata
         self._known.setdefault(key, {})[meta.uid] = _Written(meta.generation, meta.resource_version)
 
-    def deleted(self, key: str, endpoint_slice: EndpointSlice) -> None:
+    def deleted(self, key: str, endpoint_slice: PartialEndpointSlice) -> None:
         """We have deleted it, so its event is ignored."""
         self._known.setdefault(key, {})[endpoint_slice.metadata.uid] = _Written(
             _DELETED, endpoint_slice.metadata.resource_version
         )
 
-    def is_foreign_change(self, key: str, endpoint_slice: EndpointSlice) -> bool:
+    def is_foreign_change(self, key: str, endpoint_slice: PartialEndpointSlice) -> bool:
         """Whether an event shows a change by another client."""
         written = self._known.get(key, {}).get(endpoint_slice.metadata.uid)
         return written is None or endpoint_slice.metadata.generation > written.generation
 
-    def handle_deletion(self, key: str, endpoint_slice: EndpointSlice) -> bool:
+    def handle_deletion(self, key: str, endpoint_slice: PartialEndpointSlice) -> bool:
         """A slice was deleted from the cache. Returns whether another client deleted it, including slices that an
         earlier process wrote. Upstream checks only those that this process wrote, and does not recreate a slice that is
         deleted after a restart."""
@@ -67,11 +67,11 @@ class SliceTracker:
             self._known.pop(key, None)
         return written is None or written.generation != _DELETED
 
-    def release(self, key: str, endpoint_slice: EndpointSlice) -> None:
+    def release(self, key: str, endpoint_slice: PartialEndpointSlice) -> None:
         """The slice has another manager or service now. Upstream continues to wait for it here."""
         self.handle_deletion(key, endpoint_slice)
 
-    def check(self, key: str, slices: Iterable[EndpointSlice]) -> None:
+    def check(self, key: str, slices: Iterable[PartialEndpointSlice]) -> None:
         """Raise ``StaleSlices`` unless the given slices are at least as new as the recorded writes."""
         writes = self._known.get(key)
         if not writes:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
+from pilothouse.api.discovery import ENDPOINT_SLICES, PARTIAL_ENDPOINT_SLICES, EndpointSlice, PartialEndpointSlice
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
@@ -76,7 +76,7 @@ class SliceWrites:
         key: str,
         creates: Iterable[EndpointSlice],
         updates: Iterable[tuple[EndpointSlice, bytes]],
-        deletes: Iterable[EndpointSlice],
+        deletes: Iterable[PartialEndpointSlice],
         *,
         reason: str,
     ) -> bool:
@@ -101,25 +101,25 @@ class SliceWrites:
                 await self._update(key, endpoint_slice, body)
             except (ApiError, OSError) as error:
                 raise NotWritten(f"update {endpoint_slice.metadata.name} EndpointSlice", error) from error
-        for endpoint_slice in deletes:
-            record_decision(f"{endpoint_slice.metadata.name} is left without endpoints and deleted: {reason}")
+        for unused in deletes:
+            record_decision(f"{unused.metadata.name} is left without endpoints and deleted: {reason}")
             try:
-                await self.delete(key, endpoint_slice)
+                await self.delete(key, unused)
             except (ApiError, OSError) as error:
-                raise NotWritten(f"delete {endpoint_slice.metadata.name} EndpointSlice", error) from error
+                raise NotWritten(f"delete {unused.metadata.name} EndpointSlice", error) from error
         return True
 
     async def _create(self, key: str, endpoint_slice: EndpointSlice) -> None:
-        namespace = endpoint_slice.metadata.namespace
-        self._tracker.update(key, await self._client.create(ENDPOINT_SLICES, new_body(endpoint_slice), namespace))
+        body, namespace = new_body(endpoint_slice), endpoint_slice.metadata.namespace
+        self._tracker.update(key, await self._client.create(PARTIAL_ENDPOINT_SLICES, body, namespace))
         self._changes.labels("create").inc()
 
     async def _update(self, key: str, endpoint_slice: EndpointSlice, body: bytes) -> None:
         meta = endpoint_slice.metadata
-        self._tracker.update(key, await self._client.update(ENDPOINT_SLICES, meta.name, body, meta.namespace))
+        self._tracker.update(key, await self._client.update(PARTIAL_ENDPOINT_SLICES, meta.name, body, meta.namespace))
         self._changes.labels("update").inc()
 
-    async def delete(self, key: str, endpoint_slice: EndpointSlice, *, counted: bool = True) -> None:
+    async def delete(self, key: str, endpoint_slice: PartialEndpointSlice, *, counted: bool = True) -> None:
         """Delete a slice. A slice that does not exist is not an error, and is not counted."""
         try:
             await self._client.delete(ENDPOINT_SLICES, endpoint_slice.metadata.name, endpoint_slice.metadata.namespace)

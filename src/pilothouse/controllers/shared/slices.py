@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from pilothouse.api.discovery import Endpoint, EndpointPort, EndpointSlice
+from pilothouse.api.discovery import Endpoint, EndpointPort, PartialEndpointSlice
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -39,17 +39,17 @@ def endpoints_equal(a: Endpoint, b: Endpoint) -> bool:
     return replace(a.target_ref, resource_version="") == replace(b.target_ref, resource_version="")
 
 
-def service_key_of(endpoint_slice: EndpointSlice) -> str:
+def service_key_of(endpoint_slice: PartialEndpointSlice) -> str:
     """The key of the slice's service; empty if it has none."""
     name = endpoint_slice.metadata.labels.get(SERVICE_NAME, "")
     return f"{endpoint_slice.metadata.namespace}/{name}" if name else ""
 
 
-def manager_of(endpoint_slice: EndpointSlice) -> str:
+def manager_of(endpoint_slice: PartialEndpointSlice) -> str:
     """The controller that manages the slice, or nothing."""
     return endpoint_slice.metadata.labels.get(MANAGED_BY, "")
 
 
-def is_managed(endpoint_slice: EndpointSlice) -> bool:
+def is_managed(endpoint_slice: PartialEndpointSlice) -> bool:
     """Whether the slice has a label of a manager."""
     return MANAGED_BY in endpoint_slice.metadata.labels

@@ -12,7 +12,7 @@ docs/controllers/endpoints.md has the triggers and the differences from upstream
 
 import msgspec
 
-from pilothouse.api.core import ENDPOINTS, PODS, SERVICES
+from pilothouse.api.core import PARTIAL_ENDPOINTS, PODS, SERVICES
 from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.machinery.flags import DURATION, INT32
 from pilothouse.runtime.descriptor import Descriptor
@@ -50,6 +50,6 @@ DESCRIPTOR = Descriptor(
             "generated",
         ),
     ),
-    watches=(Watch(kind=SERVICES), Watch(kind=PODS), Watch(kind=ENDPOINTS, keep_raw=True)),
+    watches=(Watch(kind=SERVICES), Watch(kind=PODS), Watch(kind=PARTIAL_ENDPOINTS, keep_raw=True)),
     package=__name__,
 )

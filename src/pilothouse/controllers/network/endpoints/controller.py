@@ -3,7 +3,7 @@
 
 import msgspec
 
-from pilothouse.api.core import ENDPOINTS, PODS, SERVICES, Endpoints, Service
+from pilothouse.api.core import ENDPOINTS, PARTIAL_ENDPOINTS, PODS, SERVICES, Endpoints, PartialEndpoints, Service
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.client.errors import ApiError, NotFound, has_cause
 from pilothouse.controllers.network.endpoints import DESCRIPTOR, EndpointsOptions
@@ -13,6 +13,7 @@ from pilothouse.controllers.network.endpoints.decide import (
     desired_endpoints,
     endpoint_subsets_equal_ignore_trigger_time,
 )
+from pilothouse.controllers.shared.cached_json import cached_json
 from pilothouse.controllers.shared.handlers import on_any_event
 from pilothouse.controllers.shared.service_pods import ServicePods
 from pilothouse.controllers.shared.trigger_time_tracker import TriggerTimeTracker
@@ -60,7 +61,7 @@ class EndpointsController(ManagedController):
         options = context.options_as(EndpointsOptions)
         services = context.informer(SERVICES)
         pods = context.informer(PODS)
-        endpoints = context.informer(ENDPOINTS)
+        endpoints = context.informer(PARTIAL_ENDPOINTS)
         super().__init__(
             context,
             DESCRIPTOR.name,
@@ -81,12 +82,12 @@ class EndpointsController(ManagedController):
         self._pods = ServicePods(services, pods, lambda key: self.queue.add_after(key, options.batch_seconds))
         endpoints.add_handler(self._on_endpoints_add, lambda _old, _new: None, self._on_endpoints_delete)
 
-    def _on_endpoints_add(self, endpoints: Endpoints, initial: bool) -> None:
+    def _on_endpoints_add(self, endpoints: PartialEndpoints, initial: bool) -> None:
         """At the start each is synced once: its service may have been deleted while no manager ran."""
         if initial and not is_lock(endpoints.metadata):
             self.queue.add(object_key(endpoints.metadata))
 
-    def _on_endpoints_delete(self, endpoints: Endpoints, _final_state_unknown: bool) -> None:
+    def _on_endpoints_delete(self, endpoints: PartialEndpoints, _final_state_unknown: bool) -> None:
         key = object_key(endpoints.metadata)
         self._overwritten.pop(key, None)
         self.queue.add(key)
@@ -101,14 +102,14 @@ class EndpointsController(ManagedController):
         pods = self._pods.selected_by(service)
         # Also if nothing is written: the next change is counted from here.
         trigger_time = self._times.of(key, service, pods)
-        existing, raw = self._endpoints.get(key), self._endpoints.raw(key)
+        cached = self._endpoints.get(key)
         desired = desired_endpoints(service, pods)
-        if existing is None:
+        if cached is None:
             await self._create(key, service, desired, trigger_time)
             return None
-        assert raw is not None, "what is written back whole is cached with its JSON"
-        if self._overwritten.get(key) == existing.metadata.resource_version:
+        if self._overwritten.get(key) == cached.metadata.resource_version:
             raise StaleEndpoints
+        existing, raw = cached_json(self._endpoints, cached.metadata, ENDPOINTS)
         if not endpoint_subsets_equal_ignore_trigger_time(existing, desired):
             await self._update(key, existing, raw, desired, trigger_time)
         return None

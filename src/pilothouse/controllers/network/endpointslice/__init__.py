@@ -15,7 +15,7 @@ topology. docs/controllers/endpointslice.md has the triggers and the differences
 import msgspec
 
 from pilothouse.api.core import NODES, PODS, SERVICES
-from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.api.discovery import PARTIAL_ENDPOINT_SLICES
 from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.slices import is_managed
 from pilothouse.machinery.flags import DURATION, INT32
@@ -68,7 +68,7 @@ DESCRIPTOR = Descriptor(
         Watch(kind=SERVICES, predicate=lambda service: bool(service.spec.selector)),
         Watch(kind=PODS),
         Watch(kind=NODES),
-        Watch(kind=ENDPOINT_SLICES, keep_raw=True, predicate=is_managed),
+        Watch(kind=PARTIAL_ENDPOINT_SLICES, keep_raw=True, predicate=is_managed),
     ),
     package=__name__,
 )

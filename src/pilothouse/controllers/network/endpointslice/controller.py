@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from pilothouse.api.core import NODES, PODS, SERVICES, Node, Pod, Service
-from pilothouse.api.discovery import ENDPOINT_SLICES, EndpointSlice
+from pilothouse.api.discovery import PARTIAL_ENDPOINT_SLICES, EndpointSlice
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice import DESCRIPTOR, EndpointSliceOptions
 from pilothouse.controllers.network.endpointslice.decide import MANAGER, Plan, decide, recycle_slices
@@ -59,7 +59,7 @@ class EndpointSliceController(ManagedController):
         services = context.informer(SERVICES)
         pods = context.informer(PODS)
         nodes = context.informer(NODES)
-        slices = context.informer(ENDPOINT_SLICES)
+        slices = context.informer(PARTIAL_ENDPOINT_SLICES)
         super().__init__(
             context,
             DESCRIPTOR.name,
@@ -71,7 +71,6 @@ class EndpointSliceController(ManagedController):
         self._options = options
         self._services = services.cache
         self._nodes = nodes.cache
-        self._slices = slices.cache
         self._recorder = EventRecorder(context.client, context.env, "endpoint-slice-controller")
         self.add_runnable("events", self._recorder.run)
         self._tracker = SliceTracker(lambda: slices.read_version)
@@ -136,18 +135,19 @@ class EndpointSliceController(ManagedController):
             return
         pods = self._pods.selected_by(service)
         owned = self._own.of(key)
-        slices = [endpoint_slice for endpoint_slice in owned if endpoint_slice.metadata.deletion_timestamp is None]
+        current = [endpoint_slice for endpoint_slice in owned if endpoint_slice.metadata.deletion_timestamp is None]
         for endpoint_slice in owned:
             if endpoint_slice.metadata.deletion_timestamp is not None:
                 # It is being deleted. Upstream waits until its last finalizer is removed.
                 self._tracker.deleted(key, endpoint_slice)
+        self._tracker.check(key, current)
         # The JSON of the slices that this sync has read: with a newer version the write would not conflict, and would
         # undo a change.
-        raws = {
-            endpoint_slice.metadata.name: self._slices.raw(object_key(endpoint_slice.metadata))
-            for endpoint_slice in slices
-        }
-        self._tracker.check(key, slices)
+        slices: list[EndpointSlice] = []
+        raws: dict[str, bytes] = {}
+        for endpoint_slice in current:
+            whole, raws[endpoint_slice.metadata.name] = self._own.with_endpoints(endpoint_slice)
+            slices.append(whole)
         trigger_time = self._times.of(key, service, pods)
         wanted_types = address_types(service)
         errors: list[str] = []
@@ -181,7 +181,7 @@ class EndpointSliceController(ManagedController):
         service: Service,
         pods: Sequence[Pod],
         existing: Sequence[EndpointSlice],
-        raws: Mapping[str, bytes | None],
+        raws: Mapping[str, bytes],
         address_type: str,
         trigger_time: str,
     ) -> list[str]:
@@ -233,7 +233,7 @@ class EndpointSliceController(ManagedController):
         return without_hints(plan), events
 
     async def _write_plan(
-        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str, reason: str
+        self, key: str, service: Service, plan: Plan, raws: Mapping[str, bytes], trigger_time: str, reason: str
     ) -> None:
         creates = plan.creates if service.metadata.deletion_timestamp is None else ()
         applied = await self._writes.apply(
@@ -259,13 +259,11 @@ class EndpointSliceController(ManagedController):
         self._metrics.has_slices(key, address_type, groups, existing + len(plan.creates) - len(plan.deletes))
 
 
-def _updates(plan: Plan, raws: Mapping[str, bytes | None], trigger_time: str) -> Iterator[tuple[EndpointSlice, bytes]]:
+def _updates(plan: Plan, raws: Mapping[str, bytes], trigger_time: str) -> Iterator[tuple[EndpointSlice, bytes]]:
     """The slices to update, with their bodies."""
     for endpoint_slice in plan.updates:
         changed = triggered(endpoint_slice, trigger_time)
-        raw = raws[endpoint_slice.metadata.name]
-        assert raw is not None, "what is written back whole is cached with its JSON"
-        yield changed, changed_body(raw, changed)
+        yield changed, changed_body(raws[endpoint_slice.metadata.name], changed)
     for endpoint_slice in plan.replacements:
         changed = triggered(endpoint_slice, trigger_time)
         yield changed, new_body(changed)

@@ -15,8 +15,8 @@ docs/controllers/endpointslice_mirroring.md lists its triggers and its differenc
 
 import msgspec
 
-from pilothouse.api.core import ENDPOINTS, SERVICES
-from pilothouse.api.discovery import ENDPOINT_SLICES, LABEL_SKIP_MIRROR
+from pilothouse.api.core import PARTIAL_ENDPOINTS, SERVICES
+from pilothouse.api.discovery import LABEL_SKIP_MIRROR, PARTIAL_ENDPOINT_SLICES
 from pilothouse.controllers.shared.flags import flag_spec
 from pilothouse.controllers.shared.slices import is_managed
 from pilothouse.machinery.flags import DURATION, INT32
@@ -68,8 +68,12 @@ DESCRIPTOR = Descriptor(
         ),
     ),
     watches=(
-        Watch(kind=ENDPOINTS, predicate=lambda endpoints: endpoints.metadata.labels.get(LABEL_SKIP_MIRROR) != "true"),
-        Watch(kind=ENDPOINT_SLICES, predicate=is_managed),
+        Watch(
+            kind=PARTIAL_ENDPOINTS,
+            keep_raw=True,
+            predicate=lambda endpoints: endpoints.metadata.labels.get(LABEL_SKIP_MIRROR) != "true",
+        ),
+        Watch(kind=PARTIAL_ENDPOINT_SLICES, keep_raw=True, predicate=is_managed),
         Watch(kind=SERVICES),
     ),
     package=__name__,

@@ -1,8 +1,8 @@
 """The event handlers, and the sync of Endpoints. Upstream: v1.36
 ``pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go`` and ``reconciler.go``."""
 
-from pilothouse.api.core import ENDPOINTS, SERVICES, Endpoints, Service
-from pilothouse.api.discovery import ENDPOINT_SLICES
+from pilothouse.api.core import ENDPOINTS, PARTIAL_ENDPOINTS, SERVICES, Endpoints, PartialEndpoints, Service
+from pilothouse.api.discovery import PARTIAL_ENDPOINT_SLICES
 from pilothouse.client.errors import ApiError
 from pilothouse.controllers.network.endpointslice_mirroring import DESCRIPTOR, MirroringOptions
 from pilothouse.controllers.network.endpointslice_mirroring.decide import (
@@ -14,6 +14,7 @@ from pilothouse.controllers.network.endpointslice_mirroring.decide import (
     should_mirror,
 )
 from pilothouse.controllers.network.endpointslice_mirroring.metrics import Metrics
+from pilothouse.controllers.shared.cached_json import cached_json
 from pilothouse.controllers.shared.own_slices import OwnSlices
 from pilothouse.controllers.shared.slice_tracker import SliceTracker
 from pilothouse.controllers.shared.slice_writes import NotWritten, SliceWrites, new_body
@@ -36,8 +37,8 @@ class EndpointSliceMirroringController(ManagedController):
 
     def __init__(self, context: ControllerContext) -> None:
         options = context.options_as(MirroringOptions)
-        endpoints = context.informer(ENDPOINTS)
-        slices = context.informer(ENDPOINT_SLICES)
+        endpoints = context.informer(PARTIAL_ENDPOINTS)
+        slices = context.informer(PARTIAL_ENDPOINT_SLICES)
         services = context.informer(SERVICES)
         super().__init__(
             context,
@@ -68,7 +69,7 @@ class EndpointSliceMirroringController(ManagedController):
             slices, MANAGER, self._tracker, lambda key: self.queue.add_after(key, options.batch_seconds)
         )
 
-    def _enqueue_if_mirrored(self, is_relevant: bool, obj: Endpoints | Service) -> None:
+    def _enqueue_if_mirrored(self, is_relevant: bool, obj: PartialEndpoints | Service) -> None:
         if is_relevant:
             self.queue.add(object_key(obj.metadata))
 
@@ -81,12 +82,14 @@ class EndpointSliceMirroringController(ManagedController):
         return None
 
     async def _sync_endpoints(self, key: str) -> None:
-        endpoints, service = self._endpoints.get(key), self._services.get(key)
-        if endpoints is None or service is None or has_selector(service) or not should_mirror(endpoints):
+        cached, service = self._endpoints.get(key), self._services.get(key)
+        if cached is None or service is None or has_selector(service) or not should_mirror(cached):
             await self._delete_endpoints(key)
             return
-        slices = self._slices.of(key)
-        self._tracker.check(key, slices)
+        owned = self._slices.of(key)
+        self._tracker.check(key, owned)
+        slices = [self._slices.with_endpoints(endpoint_slice).object for endpoint_slice in owned]
+        endpoints = cached_json(self._endpoints, cached.metadata, ENDPOINTS).object
         desired = desired_endpoints(endpoints, self._options.max_endpoints)
         self._record_events(endpoints, desired)
         plan = decide(endpoints, slices, desired)

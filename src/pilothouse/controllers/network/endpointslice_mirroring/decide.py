@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from pilothouse.api.core import ENDPOINTS, EndpointAddress, Endpoints, EndpointsPort, Service
+from pilothouse.api.core import ENDPOINTS, EndpointAddress, Endpoints, EndpointsPort, PartialEndpoints, Service
 from pilothouse.api.discovery import LABEL_SKIP_MIRROR, Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.shared.slices import (
@@ -32,7 +32,7 @@ GroupKey = tuple[PortKey, str]
 """Ports and family, which all endpoints of a slice have in common."""
 
 
-def should_mirror(endpoints: Endpoints) -> bool:
+def should_mirror(endpoints: PartialEndpoints) -> bool:
     """Whether label and annotations of the Endpoints allow it (``shouldMirror``)."""
     meta = endpoints.metadata
     return meta.labels.get(LABEL_SKIP_MIRROR) != "true" and not is_lock(meta)
