@@ -98,6 +98,12 @@ def test_nodes_share_equal_parts() -> None:
     assert two.metadata.name == "b"
 
 
+def test_equal_texts_within_a_pod_and_names_of_nodes_are_shared() -> None:
+    one, two = read(Pod, pod(1, podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}]), pod(1, podIP="10.0.0.2", podIPs=[]))
+    assert one.status.pod_ips[0].ip is one.status.pod_ip
+    assert two.spec.node_name is one.spec.node_name
+
+
 def test_number_of_models_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_parts, "_MAX_PREVIOUS", 8)
     parts = shared_parts.SharedParts(lambda obj: obj.metadata.name)

@@ -96,7 +96,7 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
     assert running_pod.sandbox, "the pod has its address before its images are pulled"
     advance(running_pod, 1)
     assert waiting_state() == ("ImagePullBackOff", f'Back-off pulling image "webserver:404": ErrImagePull: {failed}')
-    assert [(h.warning, h.reason, h.message) for h in running_pod.events] == [
+    assert [(h.warning, h.reason, h.message) for h in running_pod.take_events()] == [
         (False, "Pulling", 'Pulling image "webserver:404"'),
         (True, "Failed", f'Failed to pull image "webserver:404": {failed}'),
         (True, "Failed", "Error: ErrImagePull"),
@@ -108,7 +108,7 @@ def test_the_status_and_the_events_are_a_kubelets() -> None:
 def test_an_invalid_image_name_is_reported_once() -> None:
     running_pod = runtime_pod(pod(**_waiting("Nginx")), until=60)
     assert states(running_pod) == [("a", "InvalidImageName", 0, False)]
-    assert [(h.reason, h.message.partition(":")[0]) for h in running_pod.events] == [
+    assert [(h.reason, h.message.partition(":")[0]) for h in running_pod.take_events()] == [
         ("InspectFailed", 'Failed to apply default image tag "Nginx"'),
         ("Failed", "Error"),
     ]

@@ -78,9 +78,15 @@ def test_cached_listing_releases_deleted_objects() -> None:
     for number in range(10_000):
         cache.put(f"ns/p{number}", pod("ns", f"p{number}", "n1"))
         cache.drop(f"ns/p{number}")
+    assert cache._namespaces is not None
     buckets = [cache._all, cache._namespaces["ns"], cache._indexes["node"].buckets["n1"]]
     assert all(len(bucket._order or ()) < 500 and len(bucket._removed) < 500 for bucket in buckets)
     assert [item.metadata.name for item in cache.list()] == ["a", "b"]
+
+
+def test_object_keys_are_one_string_for_all_programs() -> None:
+    assert object_key(ObjectMeta(namespace="ns", name="a")) is object_key(ObjectMeta(namespace="ns", name="a"))
+    assert object_key(ObjectMeta(name="a")) == "a"
 
 
 def test_listings_are_copies_and_index_names_are_unique() -> None:

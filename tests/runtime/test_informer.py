@@ -45,6 +45,20 @@ async def test_event_type_depends_on_the_cache(env: Env) -> None:
     assert handled.lines == ["add a@1 initial", "update a@1 -> a@4", "add b@5", "delete b@6", "delete never@7"]
 
 
+async def test_versions_of_an_object_share_its_name_and_uid(env: Env) -> None:
+    seen: list[Pod] = []
+    server = ScriptedServer(env, [listed(3, pod("a", 1)), watched(modified(pod("a", 4)))])
+    informer: SharedInformer[Pod] = SharedInformer(Client(server, env), env, PODS, stream_first=False)
+    informer.add_handler(lambda new, _initial: seen.append(new), lambda _old, new: seen.append(new))
+    running = asyncio.create_task(informer.run())
+    await asyncio.sleep(5)
+    running.cancel()
+    old, new = seen
+    assert (old.metadata.resource_version, new.metadata.resource_version) == ("1", "4")
+    assert new.metadata.uid is old.metadata.uid
+    assert new.metadata.name is old.metadata.name
+
+
 async def test_object_recreated_between_two_lists_is_an_update_with_two_uids(env: Env) -> None:
     uids: list[tuple[str, str]] = []
     server = ScriptedServer(env, [listed(3, pod("a", 1, uid="u1")), CLOSED_410, listed(9, pod("a", 8, uid="u2"))])

@@ -19,6 +19,7 @@ from pilothouse.api.core import Node, Pod
 
 _MAX_PREVIOUS = 4096
 """Maximum number of previous objects that are kept for comparison."""
+_MAX_NODE_NAMES = 16_384
 _UNIQUE_FIELDS = frozenset({"uid", "resource_version", "container_id", "pod_ip", "pod_ips"})
 """Fields that differ in every object, and are not compared."""
 _EXACT_TYPES = (str, int, bool, bytes, datetime.datetime, type(None), msgspec.Raw)
@@ -28,11 +29,13 @@ _set = msgspec.structs.force_setattr
 class SharedParts:
     """The previous objects of one view, with which new ones are compared. Keeps at most ``_MAX_PREVIOUS`` of them."""
 
-    __slots__ = ("_key", "_older", "_recent")
+    __slots__ = ("_key", "_older", "_recent", "_share_within")
 
-    def __init__(self, key: Callable[[Any], Hashable]) -> None:
-        """``key`` returns the same value for objects that are probably similar."""
+    def __init__(self, key: Callable[[Any], Hashable], share_within: Callable[[Any], None] | None = None) -> None:
+        """``key`` returns the same value for objects that are probably similar. ``share_within`` shares equal parts of
+        one object."""
         self._key = key
+        self._share_within = share_within
         self._recent: dict[Hashable, Any] = {}
         self._older: dict[Hashable, Any] = {}
 
@@ -48,6 +51,8 @@ class SharedParts:
                 self._recent = recent
         if previous is not None:
             _share(new, previous)
+        if self._share_within is not None:
+            self._share_within(new)
         recent[key] = new
 
 
@@ -123,6 +128,23 @@ def _pod_key(pod: Pod) -> Hashable:
     return owners[0].uid if owners else pod.metadata.namespace, pod.status.phase
 
 
+_node_names: dict[str, str] = {}
+
+
+def _share_within_pod(pod: Pod) -> None:
+    status, node_name = pod.status, pod.spec.node_name
+    if status.pod_ips and status.pod_ips[0].ip == status.pod_ip:
+        _set(status.pod_ips[0], "ip", status.pod_ip)
+    if node_name:
+        known = _node_names.get(node_name)
+        if known is not None:
+            _set(pod.spec, "node_name", known)
+        else:
+            if len(_node_names) >= _MAX_NODE_NAMES:
+                _node_names.clear()
+            _node_names[node_name] = node_name
+
+
 def _node_key(_node: Node) -> Hashable:
     return None
 
@@ -130,7 +152,7 @@ def _node_key(_node: Node) -> Hashable:
 def shared_parts_of(view: type[Any]) -> SharedParts | None:
     """Shares the parts of objects of a view; None for views with few objects, or objects that change often."""
     if issubclass(view, Pod):
-        return SharedParts(_pod_key)
+        return SharedParts(_pod_key, _share_within_pod)
     if issubclass(view, Node):
         return SharedParts(_node_key)
     return None

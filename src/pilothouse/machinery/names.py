@@ -31,6 +31,7 @@ MAX_SUBDOMAIN = 253
 MAX_CONDITION_REASON = 1024
 # apiserver 0.36, pkg/storage/names/generate.go: with five random characters it must still be a DNS label.
 MAX_GENERATED_PREFIX = 58
+_RECENT_KEYS = 16_384
 
 
 def regex_error(message: str, pattern: str, examples: Sequence[str]) -> str:
@@ -191,9 +192,24 @@ def generated_name(prefix: str, suffix: str) -> str:
     return prefix[:MAX_GENERATED_PREFIX] + suffix
 
 
+_recent_keys: dict[str, str] = {}
+
+
 def object_key(meta: ObjectMeta) -> str:
-    """``namespace/name``, or ``name`` for cluster-scoped objects."""
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    """``namespace/name``, or ``name`` for cluster-scoped objects.
+
+    Equal recent keys are the same string: each program and index of a process keeps the key of each object.
+    """
+    if not meta.namespace:
+        return meta.name
+    key = f"{meta.namespace}/{meta.name}"
+    known = _recent_keys.get(key)
+    if known is not None:
+        return known
+    if len(_recent_keys) >= _RECENT_KEYS:
+        _recent_keys.clear()
+    _recent_keys[key] = key
+    return key
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -24,24 +24,29 @@ class PodAddresses:
     def __init__(self) -> None:
         self._last = 0
         self._holders: dict[str, str] = {}
-        self._held: dict[str, tuple[str, ...]] = {}
-        """The allocated address per uid, which is released when the pod ends."""
+        self._held: dict[str, str | tuple[str, ...]] = {}
+        """The allocated address per uid, which is released when the pod ends; in a tuple only if there are several."""
 
     def hold(self, address: str, uid: str) -> None:
         """The pod with this uid has the address."""
         if self._holders.get(address) != uid:
             self._holders[address] = uid
-            self._held[uid] = (*self._held.get(uid, ()), address)
+            held = self._held_by(uid)
+            self._held[uid] = (*held, address) if held else address
 
     def release(self, address: str, uid: str) -> None:
         """The pod with this uid has it no more. Does nothing when another has the address by now."""
         if self._holders.get(address) == uid:
             del self._holders[address]
-            self._held[uid] = tuple(held_address for held_address in self._held[uid] if held_address != address)
+            self._held[uid] = tuple(held_address for held_address in self._held_by(uid) if held_address != address)
+
+    def _held_by(self, uid: str) -> tuple[str, ...]:
+        held = self._held.get(uid, ())
+        return (held,) if isinstance(held, str) else held
 
     def release_all(self, uid: str) -> None:
         """The pod with this uid was deleted."""
-        for address in self._held.get(uid, ()):
+        for address in self._held_by(uid):
             self.release(address, uid)
         self._held.pop(uid, None)
 

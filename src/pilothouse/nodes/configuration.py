@@ -96,7 +96,7 @@ class Configurator:
             if container.environment_error:
                 container.reason, container.message = CONFIG_ERROR, container.environment_error
                 event = ContainerEvent(index, "Failed", f"Error: {container.message}", warning=True)
-                runtime_pod.events.append(event)
+                runtime_pod.add_event(event)
         waits = any(runtime_pod.containers[index].environment_error for index in configuration.containers)
         first, later = _START_SECONDS
         configuration.retry_at = now + (later if configuration.tried else first) if waits else math.inf

@@ -116,7 +116,7 @@ class RuntimeContainer(msgspec.Struct, kw_only=True):
 class RuntimePod(msgspec.Struct, kw_only=True):
     """The containers of a pod in the order init containers, containers, and settings that apply to all of them."""
 
-    containers: list[RuntimeContainer]
+    containers: tuple[RuntimeContainer, ...]
     ephemeral: Sequence[RuntimeContainer] = ()
     inits: int
     starts_at: float
@@ -127,7 +127,19 @@ class RuntimePod(msgspec.Struct, kw_only=True):
     sandbox: bool = False
     stopping: bool = False
     """The pod is being stopped, and no container starts."""
-    events: list[ContainerEvent] = msgspec.field(default_factory=list)
+    events: list[ContainerEvent] | None = None
+    """Those that are not recorded yet; None if there are none, as in most pods."""
+
+    def add_event(self, event: ContainerEvent) -> None:
+        """Record an event with the next write."""
+        if self.events is None:
+            self.events = []
+        self.events.append(event)
+
+    def take_events(self) -> list[ContainerEvent]:
+        """Remove and return the events."""
+        events, self.events = self.events, None
+        return events or []
 
     @property
     def all_containers(self) -> Sequence[RuntimeContainer]:
@@ -163,7 +175,7 @@ def new_runtime_pod(pod: NodePod, behaviour: Behaviour, profile: Profile, starts
             )
         )
     runtime_pod = RuntimePod(
-        containers=containers,
+        containers=tuple(containers),
         inits=inits,
         starts_at=starts_at,
         gap=profile.restart_gap,
@@ -371,14 +383,14 @@ def _change(pod: RuntimePod, index: int, at: float) -> None:
         _pull(pod, container, index, at)
     elif container.pull_seconds and not container.pulling:
         container.pulling = True
-        pod.events.append(ContainerEvent(index, "Pulling", ""))
+        pod.add_event(ContainerEvent(index, "Pulling", ""))
     elif container.script.waiting:
         container.reason = container.script.waiting
-        pod.events.append(ContainerEvent(index, "Failed", f"Error: {container.reason}", warning=True))
+        pod.add_event(ContainerEvent(index, "Failed", f"Error: {container.reason}", warning=True))
     elif container.environment_error:
         pod.sandbox = True
         container.reason, container.message = CONFIG_ERROR, container.environment_error
-        pod.events.append(ContainerEvent(index, "Failed", f"Error: {container.message}", warning=True))
+        pod.add_event(ContainerEvent(index, "Failed", f"Error: {container.message}", warning=True))
     else:
         _start(pod, container, index, at)
 
@@ -391,7 +403,7 @@ def _pull(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -
     failed, back_off = image_pulls.ERR_IMAGE_PULL, image_pulls.IMAGE_PULL_BACK_OFF
 
     def record(reason: str, message: str, warning: bool = True) -> None:
-        pod.events.append(ContainerEvent(index, reason, message, warning))
+        pod.add_event(ContainerEvent(index, reason, message, warning))
 
     if container.reason == failed:
         container.reason, container.pull_at = back_off, container.next_pull_at
@@ -421,7 +433,7 @@ def _start(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) 
     container.ends_at = at + seconds
     container.startup_at = at + container.script.startup.first(True)
     container.probe_at = container.unhealthy_at = container.restart_at = math.inf
-    pod.events.append(ContainerEvent(index, "Started", "Container started", pull_seconds=container.pull_seconds))
+    pod.add_event(ContainerEvent(index, "Started", "Container started", pull_seconds=container.pull_seconds))
     container.pull_seconds = 0.0
     if container.startup_at <= at:
         _pass_startup(container, at)
@@ -447,9 +459,9 @@ def _change_running(pod: RuntimePod, container: RuntimeContainer, index: int, at
     elif container.startup_at <= at:
         _pass_startup(container, at)
     elif container.unhealthy_at <= at:
-        pod.events.append(ContainerEvent(index, "Unhealthy", "Liveness probe failed: scripted", warning=True))
+        pod.add_event(ContainerEvent(index, "Unhealthy", "Liveness probe failed: scripted", warning=True))
         message = f"Container {container.name} failed liveness probe, will be restarted"
-        pod.events.append(ContainerEvent(index, "Killing", message))
+        pod.add_event(ContainerEvent(index, "Killing", message))
         _terminate(container, at, KILLED_CODE, "")
     else:
         steps = container.script.readiness.steps
@@ -457,7 +469,7 @@ def _change_running(pod: RuntimePod, container: RuntimeContainer, index: int, at
         container.ready, seconds = steps[container.probe]
         container.probe_at = at + seconds
         if not container.ready:
-            pod.events.append(ContainerEvent(index, "Unhealthy", "Readiness probe failed: scripted", warning=True))
+            pod.add_event(ContainerEvent(index, "Unhealthy", "Readiness probe failed: scripted", warning=True))
 
 
 def _terminate(container: RuntimeContainer, at: float, code: int, reason: str = "", message: str = "") -> None:
@@ -478,7 +490,7 @@ def _restart_or_wait(pod: RuntimePod, container: RuntimeContainer, index: int, a
         return
     container.state, container.since, container.reason = WAITING, at, CRASH_LOOP
     container.restart_at = max(at, finished + container.backoff)
-    pod.events.append(ContainerEvent(index, "BackOff", "", warning=True))
+    pod.add_event(ContainerEvent(index, "BackOff", "", warning=True))
 
 
 def _restart(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:

@@ -17,6 +17,7 @@ from pilothouse.client.errors import Conflict, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.causes import record_decision
+from pilothouse.machinery.names import object_key
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.machinery.shared_values import SharedValues
 from pilothouse.nodes import containers, pod_status
@@ -183,7 +184,7 @@ class PodWorkers:
         if pod.status.pod_ip and not pod.spec.host_network:
             self._addresses.hold(pod.status.pod_ip, meta.uid)
         if node in self._index:
-            key = f"{meta.namespace}/{meta.name}"
+            key = object_key(meta)
             self._on_node[node][key] = None
             if is_terminal(pod):
                 self._node_info(node).drop(key)
@@ -193,7 +194,7 @@ class PodWorkers:
             self._queue.add(key)
 
     def _on_delete(self, pod: NodePod) -> None:
-        node, key = pod.spec.node_name, f"{pod.metadata.namespace}/{pod.metadata.name}"
+        node, key = pod.spec.node_name, object_key(pod.metadata)
         self._addresses.release_all(pod.metadata.uid)
         if node in self._index:
             self._on_node[node].pop(key, None)
@@ -363,7 +364,7 @@ class PodWorkers:
 
     def _mount(self, pod: NodePod) -> bool:
         """Whether the pod's volumes are attached; if not, the pod is enqueued when they may be."""
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = object_key(pod.metadata)
         return self.volume_manager is None or self.volume_manager.mount(key, pod)
 
     def _lacks_volumes(self, pod: NodePod, sync_status: PodSyncStatus) -> bool:
@@ -412,11 +413,11 @@ class PodWorkers:
         body = pod_status.status(pod, runtime_pod, self._now(), host, address, sync_status.failure)
         written = self._fingerprint(runtime_pod, sync_status.failure)
         record_decision(pod_status.describe(pod, runtime_pod, body["status"]["phase"], sync_status.failure))
-        events, runtime_pod.events = runtime_pod.events, []
+        events = runtime_pod.take_events()
         try:
             pod = await self._send(pod, sync_status, body)
         except BaseException:
-            runtime_pod.events = events + runtime_pod.events
+            runtime_pod.events = events + runtime_pod.take_events()
             raise
         for event in events:
             self._record_container_event(pod, sync_status, event)
@@ -472,8 +473,7 @@ class PodWorkers:
         """Those of changes that the status does not show."""
         runtime_pod = sync_status.runtime_pod
         if runtime_pod is not None and runtime_pod.events:
-            events, runtime_pod.events = runtime_pod.events, []
-            for event in events:
+            for event in runtime_pod.take_events():
                 self._record_container_event(pod, sync_status, event)
 
     def _record_container_event(self, pod: NodePod, sync_status: PodSyncStatus, event: ContainerEvent) -> None:

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.env import Log
+from pilothouse.machinery.names import object_key
 from pilothouse.runtime.crash_handler import CrashHandler
 
 
@@ -152,7 +153,8 @@ class Cache(Generic[T]):
         self.resource_version = ""
         self._all: _Bucket[T] = _Bucket()
         self._raw: dict[str, bytes] = {}
-        self._namespaces: dict[str, _Bucket[T]] = {}
+        self._namespaces: dict[str, _Bucket[T]] | None = None
+        """Maintained from the first list of a namespace on: few caches are read so, and it is as large as ``_all``."""
         self._indexes: dict[str, _Index[T]] = {}
         self._crash_handler = crash_handler if crash_handler is not None else CrashHandler(Log("cache"), name)
 
@@ -175,7 +177,7 @@ class Cache(Generic[T]):
         Check it after an ``await`` before you store anything about an object that was read earlier: the event handler
         that would remove it again may already have run.
         """
-        cached = self._all.items.get(f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name)
+        cached = self._all.items.get(object_key(meta))
         return cached is not None and cached.metadata.uid == meta.uid
 
     def raw(self, key: str) -> bytes | None:
@@ -187,7 +189,12 @@ class Cache(Generic[T]):
         """All objects, or those of one namespace, sorted by key. The list is the caller's own."""
         if namespace is None:
             return self._all.listing()
-        bucket = self._namespaces.get(namespace)
+        namespaces = self._namespaces
+        if namespaces is None:
+            namespaces = self._namespaces = {}
+            for key, obj in self._all.items.items():
+                self._put_in_namespace(namespaces, key, obj)
+        bucket = namespaces.get(namespace)
         return bucket.listing() if bucket is not None else []
 
     def keys(self) -> builtins.list[str]:
@@ -239,12 +246,8 @@ class Cache(Generic[T]):
             self._all.put(key, obj)
         else:
             items[key] = obj
-        namespace = obj.metadata.namespace
-        if namespace:
-            bucket = self._namespaces.get(namespace)
-            if bucket is None:
-                bucket = self._namespaces[namespace] = _Bucket()
-            bucket.put(key, obj)
+        if self._namespaces is not None:
+            self._put_in_namespace(self._namespaces, key, obj)
         for index in self._indexes.values():
             index.put(key, obj, self._values(index.function, obj))
         if raw is not None and self.keep_raw:
@@ -257,12 +260,13 @@ class Cache(Generic[T]):
         if old is None:
             return None
         self._all.drop(key)
-        namespace = old.metadata.namespace
-        bucket = self._namespaces.get(namespace)
-        if bucket is not None:
-            bucket.drop(key)
-            if not bucket.items:
-                del self._namespaces[namespace]
+        if self._namespaces is not None:
+            namespace = old.metadata.namespace
+            bucket = self._namespaces.get(namespace)
+            if bucket is not None:
+                bucket.drop(key)
+                if not bucket.items:
+                    del self._namespaces[namespace]
         for index in self._indexes.values():
             index.drop(key)
         self._raw.pop(key, None)
@@ -273,19 +277,21 @@ class Cache(Generic[T]):
         self._all = _Bucket()
         self._all.items = dict(objects)
         self._raw = dict(raw) if self.keep_raw else {}
-        self._namespaces = {}
-        for key, obj in objects.items():
-            namespace = obj.metadata.namespace
-            if namespace:
-                bucket = self._namespaces.get(namespace)
-                if bucket is None:
-                    bucket = self._namespaces[namespace] = _Bucket()
-                bucket.items[key] = obj
+        self._namespaces = None
         for name, index in list(self._indexes.items()):
             self._indexes[name] = fresh = _Index(index.function)
             for key, obj in objects.items():
                 fresh.put(key, obj, self._values(index.function, obj))
         self.resource_version = resource_version
+
+    @staticmethod
+    def _put_in_namespace(namespaces: dict[str, _Bucket[T]], key: str, obj: T) -> None:
+        namespace = obj.metadata.namespace
+        if namespace:
+            bucket = namespaces.get(namespace)
+            if bucket is None:
+                bucket = namespaces[namespace] = _Bucket()
+            bucket.put(key, obj)
 
     def _values(self, function: IndexFunction[T], obj: T) -> tuple[str, ...]:
         try:

@@ -21,6 +21,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar, cast
 
+import msgspec
+
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, WatchEvent
 from pilothouse.env import Env, Log, TaskGroup
@@ -34,6 +36,7 @@ from pilothouse.runtime.dispatch import DISPATCH
 from pilothouse.runtime.reflector import EVENTS_PER_TURN, Item, Reflector
 
 T = TypeVar("T", bound=Cached)
+_set = msgspec.structs.force_setattr
 
 MIN_RESYNC_SECONDS = 12 * 3600.0
 """``--min-resync-period``; a factory stretches it once by a random factor in [1, 2)."""
@@ -347,8 +350,14 @@ class SharedInformer(Generic[T]):
                 cache.drop(key)
             else:
                 old = put(key, obj, without_managed_fields(event.raw) if keep_raw else None)
-                if old is not None and old.metadata.resource_version == meta.resource_version:
-                    continue
+                if old is not None:
+                    before = old.metadata
+                    if before.resource_version == meta.resource_version:
+                        continue
+                    if before.uid is not meta.uid and before.uid == meta.uid:
+                        # Other state keeps the strings of the first version: all versions share them.
+                        _set(meta, "uid", before.uid)
+                        _set(meta, "name", before.name)
             dispatch.type, dispatch.metadata = event.type, meta
             for handler in handlers:
                 try:

@@ -31,7 +31,7 @@ from pilothouse.semantics.pods import is_terminal
 
 def pod_key(pod: Pod) -> str:
     """Namespace and name."""
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return object_key(pod.metadata)
 
 
 class EventHandlers:

@@ -10,7 +10,8 @@ from tests.scheduler.build import HOSTNAME, ZONE, anti_affinity, cluster, node, 
 from pilothouse.api.core import Pod
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.scheduler.backend.cache import Cache
-from pilothouse.scheduler.framework.types import PodInfo
+from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
+from pilothouse.scheduler.plugins import node_name
 
 
 def bound(one: Pod, name: str) -> Pod:
@@ -93,11 +94,19 @@ def test_the_version_that_was_decided_from_is_not_kept() -> None:
     for status in ({}, {"phase": "Running"}):
         confirmed = bound(pod("p", "1", status=status), "a")
         assert cache.add_pod(confirmed) == (None, None)
-        kept = state.pod_info.pod
-        assert (state.pod, kept.spec.node_name) == (confirmed, "")
-        assert kept.metadata is confirmed.metadata
-        assert kept.status is confirmed.status
-        assert kept.spec.containers is confirmed.spec.containers
+        assert state.pod is state.pod_info.pod is confirmed
+        # Cached results of filters are updated with the state of the first pod of their signature.
+        assert state.pod_info.node_name == ""
+        assert node_name.filter_node(state.pod_info, NodeInfo(node("b"))) is None
+
+
+def test_pods_of_one_template_share_their_computed_values() -> None:
+    cache = cluster([node("a"), node("b")])
+    states = [cache.assume_pod(PodInfo(pod(name, cpu)), "a") for name, cpu in (("p", "1"), ("q", "1"), ("r", "2"))]
+    first, second, other = (state.pod_info for state in states)
+    assert second.requests is first.requests
+    assert second.signature is first.signature
+    assert (other.requests["cpu"], other.score_cpu, other.non_zero_cpu) == (2000, 2000, 2000)
 
 
 POOL: list[dict[str, Any]] = [

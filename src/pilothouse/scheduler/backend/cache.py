@@ -13,9 +13,8 @@ import itertools
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-import msgspec
-
 from pilothouse.api.core import Node, Pod
+from pilothouse.machinery.names import object_key
 from pilothouse.scheduler.backend.match_counts import TEMPLATE_HASH, MatchCountIndex, MatchCounts, Topologies, Topology
 from pilothouse.scheduler.backend.nominator import Nominator
 from pilothouse.scheduler.framework.types import AffinityTerm, NodeInfo, PodInfo, PodState, update_count
@@ -207,7 +206,7 @@ class Cache:
         Both are None if the pod was in the cache and nothing relevant to scheduling changed.
         """
         meta, node_name = pod.metadata, pod.spec.node_name
-        current = self._pod_states.get(f"{meta.namespace}/{meta.name}")
+        current = self._pod_states.get(object_key(meta))
         if current is not None and current.uid == meta.uid and current.node_name == node_name:
             before = current.pod
             if (
@@ -217,12 +216,8 @@ class Cache:
                 and current.pod_info.labels == meta.labels
                 and current.terminating == (meta.deletion_timestamp is not None)
             ):
-                current.pod = pod
-                # The decision used the pod without a node, and later filters read it. Replace it, because the old
-                # version would stay in memory next to the informer's.
-                current.pod_info.pod = msgspec.structs.replace(
-                    pod, spec=msgspec.structs.replace(pod.spec, node_name=current.pod_info.pod.spec.node_name)
-                )
+                # The version that the decision used would stay in memory beside the informer's.
+                current.pod = current.pod_info.pod = pod
                 current.assumed = False
                 return None, None
         pod_state = PodState(PodInfo(pod), node_name, assumed=False)
@@ -268,7 +263,10 @@ class Cache:
         self._pod_states[pod_state.key] = pod_state
         info = pod_state.pod_info
         namespace = self._pod_states_by_namespace.setdefault(info.namespace, {})
-        namespace.setdefault(info.labels.get(TEMPLATE_HASH, ""), {})[pod_state.key] = pod_state
+        alike = namespace.setdefault(info.labels.get(TEMPLATE_HASH, ""), {})
+        if alike:
+            info.share(next(iter(alike.values())).pod_info)
+        alike[pod_state.key] = pod_state
         self.update_match_counts(pod_state, 1)
         node_info = self.nodes.get(pod_state.node_name)
         if node_info is not None:

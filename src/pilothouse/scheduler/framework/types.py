@@ -12,6 +12,7 @@ import msgspec
 from pilothouse.api.core import Node, Pod, PodAffinity, PodAffinityTerm, PodSpec, Taint, WeightedPodAffinityTerm
 from pilothouse.api.meta import LabelSelector
 from pilothouse.machinery.labels import NOTHING, Requirement, Selector, SelectorError, selector_from
+from pilothouse.machinery.names import object_key
 from pilothouse.machinery.quantities import parse_quantity
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.term_limits import too_many_affinity_terms, too_many_constraints
@@ -167,7 +168,8 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True):
 
 
 class PodInfo:
-    """The precomputed state of a pod for plugins. Immutable; ``pod`` is the version that it was computed from.
+    """The precomputed state of a pod for plugins. Immutable, except that ``pod`` is replaced by later versions without
+    relevant changes.
 
     Pods with the same ``signature`` get the same results from all filters and scores that depend on one node alone;
     topology spread, inter-pod affinity and volumes are not part of it.
@@ -175,17 +177,17 @@ class PodInfo:
 
     __slots__ = (
         "affinity_terms", "claim_names", "delegated_resources", "ephemeral_claim_names", "extended_resources",
-        "hard_constraints", "host_ports", "is_best_effort", "key", "labels", "namespace", "node_affinity", "node_names",
-        "non_zero_cpu", "non_zero_memory", "pod",
-        "positive_requests", "preferred_node_affinity_terms", "priority", "requests", "score_cpu", "score_memory",
-        "selects_nodes", "signature", "soft_constraints", "tolerates_unschedulable", "tolerations", "too_many_terms",
+        "hard_constraints", "host_ports", "is_best_effort", "key", "labels", "namespace", "node_affinity", "node_name",
+        "node_names", "non_zero_cpu", "non_zero_memory", "pod", "positive_requests", "preferred_node_affinity_terms",
+        "priority", "requests", "score_cpu", "score_memory", "selects_nodes", "signature", "soft_constraints",
+        "tolerates_unschedulable", "tolerations", "too_many_terms",
     )  # fmt: skip
 
     def __init__(self, pod: Pod) -> None:
         spec, meta = pod.spec, pod.metadata
         self.pod = pod
         self.namespace = meta.namespace
-        self.key = f"{meta.namespace}/{meta.name}"
+        self.key = object_key(meta)
         self.labels = meta.labels
         self.priority = spec.priority or 0
         self.requests = requests = effective_requests(pod, status=True)
@@ -215,6 +217,8 @@ class PodInfo:
             or spec.node_name
             or (node_affinity is not None and node_affinity.required_during_scheduling_ignored_during_execution)
         )
+        self.node_name = spec.node_name
+        """The node that it asks for; ``pod`` later has the one that was chosen."""
         self.node_names = node_names(spec)
         self.preferred_node_affinity_terms = (
             node_affinity.preferred_during_scheduling_ignored_during_execution if node_affinity else ()
@@ -252,6 +256,16 @@ class PodInfo:
             self.positive_requests, self.score_cpu, self.score_memory, spec.tolerations, self.node_affinity,
             self.host_ports, spec.node_name,
         )  # fmt: skip
+
+    def share(self, other: "PodInfo") -> None:
+        """Use equal values of a pod of the same template: thousands of pods need them in memory once."""
+        if self.signature == other.signature and self.requests == other.requests:
+            self.signature, self.requests, self.positive_requests = (
+                other.signature, other.requests, other.positive_requests,
+            )  # fmt: skip
+            self.score_cpu, self.score_memory = other.score_cpu, other.score_memory
+            if (self.non_zero_cpu, self.non_zero_memory) == (other.non_zero_cpu, other.non_zero_memory):
+                self.non_zero_cpu, self.non_zero_memory = other.non_zero_cpu, other.non_zero_memory
 
 
 def _non_zero_requests(pod: Pod, requests: dict[str, int]) -> tuple[int, int]:

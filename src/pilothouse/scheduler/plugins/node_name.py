@@ -9,7 +9,7 @@ NODE_NAME_NOT_MATCH = Status(NAME, ("node(s) didn't match the requested node nam
 
 def filter_node(pod_info: PodInfo, node_info: NodeInfo) -> Status | None:
     """Reject all other nodes."""
-    desired = pod_info.pod.spec.node_name
+    desired = pod_info.node_name
     return NODE_NAME_NOT_MATCH if desired and desired != node_info.name else None
 
 
