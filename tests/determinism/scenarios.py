@@ -16,14 +16,14 @@ async def _garbage(simulation: Simulation) -> None:
     plan = draw(simulation.env.stream("plan"), 60.0, count=10, resources=test_garbage.RESOURCES)
     user = test_garbage.GraphUser(simulation.user, simulation.env.stream("user"))
     await asyncio.gather(simulation.follow(plan), user.run_actions(60))
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def _namespaces(simulation: Simulation) -> None:
     plan = draw(simulation.env.stream("plan"), 60.0, count=10, resources=test_namespaces.RESOURCES)
     user = test_namespaces.NamespaceUser(simulation.user, simulation.env.stream("user"))
     await asyncio.gather(simulation.follow(plan), user.run_actions(45))
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def _nodes(simulation: Simulation) -> None:

@@ -18,7 +18,7 @@ from tests.real_cluster import RealCluster, RequestFailed, missing_programs
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, virtual
 from pilothouse.sim import Simulation, SimulationOptions, running
-from pilothouse.sim.story import CURRENT
+from pilothouse.sim.run_log import CURRENT
 from pilothouse.simulate.actions import pods
 from pilothouse.simulate.actions.nodes import Nodes
 from pilothouse.simulate.cluster import restored_manager, restored_options
@@ -238,7 +238,7 @@ def test_drain_ends_as_on_the_original_cluster(cluster: RealCluster, saved: Save
     async def work(env: Env, simulation: Simulation) -> None:
         nodes = Nodes(simulation, (), saved.found.nodes)
         await pods.drain(simulation.user, nodes, DRAINED, Drain(names=tuple(DRAINED), force=True))
-        await simulation.settle(quiet=120.0)
+        await simulation.run_until_idle(quiet=120.0)
         lists = {
             prefix: [json.loads(record.value) for record in simulation.store.list(prefix).records]
             for prefix in PREFIXES

@@ -96,7 +96,7 @@ class PolicyAuthor(RandomUser):
 async def test_policy_status_matches_the_current_policy(simulation: Simulation, seed: int) -> None:
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), *(PolicyAuthor(simulation).run_actions(15) for _ in range(2)))
-    await simulation.settle()
+    await simulation.run_until_idle()
     (statuses,) = simulation.invariants
     assert isinstance(statuses, PolicyStatuses)
     assert statuses.reports
@@ -115,7 +115,7 @@ async def recreated(simulation: Simulation) -> None:
         await user.request("POST", POLICIES, policy("p", [validation(WRONG[0])]))
         simulation.remove_rule(refused)
         await asyncio.sleep(30.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def edited(simulation: Simulation) -> None:
@@ -131,7 +131,7 @@ async def edited(simulation: Simulation) -> None:
     await asyncio.sleep(3.0)
     simulation.kill(stale=True)
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 def unconditional(*args: Any) -> Doc:

@@ -92,7 +92,7 @@ class Owner(RandomUser):
         for path in (CLAIMS, PODS):
             await self.delete_all(path)
         await asyncio.sleep(300.0)
-        await simulation.settle()
+        await simulation.run_until_idle()
         for path in (PODS, CLAIMS, VOLUMES, ATTACHMENTS):
             assert await self.items(path) == [], path
         for node in await self.items(NODES):
@@ -113,14 +113,14 @@ async def test_volumes_are_attached_to_the_nodes_of_their_pods(simulation: Simul
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
-    simulation.heal()
+    simulation.end_faults()
     # With deleted claims, or claims used on two nodes, pods would wait forever.
     await user.delete_all(PODS, lambda found: bool(found["status"]["phase"] == "Pending"))
     await asyncio.sleep(300.0)
     for item in await user.items(CLAIMS):
         if "deletionTimestamp" not in item["metadata"]:
             assert item["status"]["capacity"] == item["spec"]["resources"]["requests"], "it has what it asks for"
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.delete_everything(simulation)
 
 
@@ -175,7 +175,7 @@ async def test_volume_follows_a_rescheduled_pod(
     if fault == "cordoned":
         await user.merge(f"{NODES}/{old}", {"spec": {"unschedulable": None}})
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 def pod_on_node(number: int) -> dict[str, Any]:
@@ -222,7 +222,7 @@ async def test_manager_with_stale_lists_takes_over_during_a_pod_deletion(simulat
     if moves:
         await user.request("POST", PODS, pod_on_node(1))
     await asyncio.sleep(120.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @broken_without(

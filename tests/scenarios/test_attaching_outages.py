@@ -68,10 +68,10 @@ async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed:
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), run_actions())
-    simulation.heal()
+    simulation.end_faults()
     machines.start_again()
     await asyncio.sleep(1000.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     pods = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in await user.items(PODS)}
     assert pods == {f"web-{number}": "Running" for number in range(3)}
     await user.request("DELETE", f"{SETS}/web")

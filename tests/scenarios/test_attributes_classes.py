@@ -85,7 +85,7 @@ async def delete_everything(simulation: Simulation, user: Owner) -> None:
     for path in (CLASSES, CLAIMS):
         await user.delete_all(path)
     await asyncio.sleep(120.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for path in (CLAIMS, VOLUMES, CLASSES):
         assert await user.items(path) == [], path
 
@@ -96,9 +96,9 @@ async def test_class_is_kept_while_referenced_and_deleted_afterwards(simulation:
     # A process that starts with old lists does not have the newest claims. Upstream reads only its caches.
     faults = tuple(replace(fault, stale=False) if isinstance(fault, Crash) else fault for fault in plan.faults)
     await asyncio.gather(simulation.follow(FaultPlan(faults)), user.run_actions(30))
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     await delete_everything(simulation, user)
 
 

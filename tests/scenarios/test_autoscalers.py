@@ -73,7 +73,7 @@ async def autoscale(simulation: Simulation) -> None:
     await asyncio.gather(simulation.follow(plan), run_actions())
     await set_load(user, "plain", 330)
     await set_load(user, "slow", 120)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for name, size in (("plain", 7), ("slow", 3)):
         obj = await user.get(f"{ALL}/{name}")
         assert obj is not None

@@ -102,10 +102,10 @@ pytestmark = pytest.mark.simulation(options=options, invariants=lambda cloud: (B
 async def check_and_delete_everything(simulation: Simulation, cloud: SimulatedCloud, user: Owner) -> None:
     """Check the load balancers, delete all Services, and check again."""
     await asyncio.sleep(600.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.delete_all(SERVICES)
     await asyncio.sleep(600.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert cloud.balancers == {}
     assert [item["metadata"]["name"] for item in await user.items(SERVICES)] in ([], ["kubernetes"])
 
@@ -116,7 +116,7 @@ async def test_no_load_balancer_leaks(simulation: Simulation, cloud: FaultyCloud
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
     weather.bad = False
-    simulation.heal()
+    simulation.end_faults()
     await check_and_delete_everything(simulation, cloud, user)
 
 

@@ -136,7 +136,7 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
     everybody = Requestors(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), everybody.run_actions(count))
-    simulation.heal()
+    simulation.end_faults()
     everybody.rights.granted = {"nodeclient"}
     for kind in ("system:node:a", "system:node:b"):
         with contextlib.suppress(ApiError):
@@ -146,9 +146,9 @@ async def test_only_approved_requests_are_signed(simulation: Simulation, seed: i
     result = {item["metadata"]["name"]: item for item in await everybody.items(REQUESTS)}
     for name in ("last-a", "last-b"):
         assert result[name]["status"].get("certificate"), f"{name} was served in the end"
-    await simulation.settle()
+    await simulation.run_until_idle()
     await asyncio.sleep(30 * 3600.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert await everybody.items(REQUESTS) == [], "and nothing is left of it"
 
 
@@ -162,7 +162,7 @@ async def recreated_during_signing(simulation: Simulation) -> None:
     await user.request("DELETE", f"{REQUESTS}/r")
     await user.request("POST", REQUESTS, document("r", SERVER, KUBELET_SERVING, SERVING))
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 def without_precondition(raw: bytes, changes: Any) -> bytes:
@@ -183,7 +183,7 @@ async def two_requests(simulation: Simulation) -> None:
     created: Doc = await user.request("POST", REQUESTS, document("r", PERSON, API_SERVER_CLIENT))
     await user.request("PUT", f"{REQUESTS}/r/approval", with_approval_condition(created))
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @pytest.mark.simulation(

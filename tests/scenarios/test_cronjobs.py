@@ -70,11 +70,11 @@ async def test_one_job_per_scheduled_time(simulation: Simulation, seed: int, pol
     spec: Doc = {"concurrencyPolicy": policy, "successfulJobsHistoryLimit": 2}
     await user.request("POST", ALL, cron_job("* * * * *", run="20s", **spec))
     await simulation.follow(plan_of(simulation.env.stream("plan")))
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(180.0)
     before = len(scheduled_times(simulation))
     await asyncio.sleep(5 * 60.0)
     assert len(scheduled_times(simulation)) == before + 5
     await user.merge(f"{ALL}/tick", {"spec": {"suspend": True}})
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert len(await user.items(JOBS)) == 2

@@ -41,7 +41,7 @@ async def test_pod_adopted_and_deleted_during_a_watch_outage(simulation: Simulat
     await user.request("DELETE", f"{NAMESPACE}/pods/{victim}", {"gracePeriodSeconds": 0})
     await asyncio.sleep(1.0)
     await user.until_on(0, 1, 2, 3)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 enqueue = DaemonEvents._enqueue_owner
@@ -65,4 +65,4 @@ async def test_recreated_set_has_its_own_revision(simulation: Simulation) -> Non
     await user.until_on(0, 1, 2, 3)
     await asyncio.sleep(5.0)
     simulation.remove_rule(slow)
-    await simulation.settle()
+    await simulation.run_until_idle()

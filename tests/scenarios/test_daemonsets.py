@@ -201,7 +201,7 @@ async def work_under_faults(simulation: Simulation, manifest: Doc, *, restarts: 
     await asyncio.gather(simulation.follow(plan), user.run_actions(SECONDS, 80, acts))
     if wild:
         await user.untaint()
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def test_one_pod_per_node(simulation: Simulation, seed: int) -> None:
@@ -243,7 +243,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
         await user.set_image(number % 3)
         await user.touch_daemon_set()
     await following
-    await simulation.settle()
+    await simulation.run_until_idle()
     bounds = simulation.invariants[1]
     assert isinstance(bounds, DaemonSetBounds)
     assert bounds.surges if surge else bounds.deletions, "something was checked"
@@ -268,7 +268,7 @@ async def test_invariant_detects_a_second_pod(simulation: Simulation) -> None:
         await asyncio.sleep(2)
         await user.touch_daemon_set()
     await following
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 def one_more_than_allowed(surge: bool) -> Patch:
@@ -294,4 +294,4 @@ async def test_invariant_detects_exceeded_max_unavailable(simulation: Simulation
     await user.request("POST", SETS, daemon_set(**rolling))
     await asyncio.sleep(30)
     await user.set_image(1)
-    await simulation.settle()
+    await simulation.run_until_idle()

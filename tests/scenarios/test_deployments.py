@@ -56,4 +56,4 @@ async def test_rollout_bounds_hold_under_faults(
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
-    await simulation.settle()
+    await simulation.run_until_idle()

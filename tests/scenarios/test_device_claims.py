@@ -128,11 +128,11 @@ async def run_with_scheduler(simulation: Simulation, steps: Callable[[], Awaitab
 async def check_and_delete_everything(simulation: Simulation, user: Owner) -> None:
     """Check the claims, then delete everything, the pods last; nothing may remain."""
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for path in (CLAIMS, PODS):
         await user.delete_all(path)
     await asyncio.sleep(120.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for path in (PODS, CLAIMS):
         assert await user.items(path) == [], path
 
@@ -143,7 +143,7 @@ async def test_claims_are_kept_while_in_use_and_released_afterwards(simulation: 
 
     async def steps() -> None:
         await asyncio.gather(simulation.follow(plan), user.run_actions(30))
-        simulation.heal()
+        simulation.end_faults()
         await asyncio.sleep(60.0)
 
     await run_with_scheduler(simulation, steps)
@@ -232,4 +232,4 @@ async def test_invariant_detects_a_leaked_reservation(simulation: Simulation) ->
     deleted_pod = {"resource": "pods", "name": "gone", "uid": "gone"}
     await user.merge(f"{CLAIMS}/own-0/status", {"status": {"allocation": {}, "reservedFor": [deleted_pod]}})
     await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()

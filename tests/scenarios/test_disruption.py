@@ -64,7 +64,7 @@ async def test_evictions_never_exceed_the_budget(
 
     await asyncio.gather(simulation.follow(plan), run_actions())
     await asyncio.sleep(130.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     (budgets,) = simulation.invariants
     assert isinstance(budgets, Budgets)
     assert budgets.evicted

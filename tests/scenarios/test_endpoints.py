@@ -88,4 +88,4 @@ async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) 
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
-    await simulation.settle()
+    await simulation.run_until_idle()

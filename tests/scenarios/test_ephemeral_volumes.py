@@ -77,7 +77,7 @@ async def delete_everything(user: Owner, simulation: Simulation) -> None:
         assert "ownerReferences" not in item["metadata"], "it has outlived its pod"
     await user.delete_all(CLAIMS)
     await asyncio.sleep(120.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for path in (PODS, CLAIMS, VOLUMES):
         assert await user.items(path) == [], path
 
@@ -87,11 +87,11 @@ async def test_claims_are_created_and_deleted_with_their_pods(simulation: Simula
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
-    simulation.heal()
+    simulation.end_faults()
     # Pods whose claim name is in use must wait, and get events forever.
     await user.delete_all(CLAIMS, lambda found: "ownerReferences" not in found["metadata"])
     await asyncio.sleep(300.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for item in await user.items(PODS):
         assert item["status"]["phase"] == "Running"
     await delete_everything(user, simulation)
@@ -129,7 +129,7 @@ async def test_claim_is_kept_for_its_pod(simulation: Simulation) -> None:
     await asyncio.sleep(20.0)
     await user.request("DELETE", f"{CLAIMS}/p-scratch")
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert await user.get(f"{CLAIMS}/p-scratch") is not None
     await delete_everything(user, simulation)
 
@@ -144,7 +144,7 @@ async def test_invariant_detects_a_volume_without_a_claim(simulation: Simulation
     body["spec"]["nodeName"] = "node-0"  # the scheduler would wait for the claim, and record events forever
     await user.request("POST", PODS, body)
     await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @pytest.mark.simulation(
@@ -157,4 +157,4 @@ async def test_invariant_detects_a_claim_outliving_its_pod(simulation: Simulatio
     await asyncio.sleep(20.0)
     await user.request("DELETE", f"{PODS}/p")
     await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()

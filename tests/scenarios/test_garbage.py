@@ -154,4 +154,4 @@ async def test_only_objects_without_an_existing_owner_are_deleted(simulation: Si
     plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
     user = GraphUser(simulation.user, env.stream("user"))
     await asyncio.gather(simulation.follow(plan), user.run_actions(60))
-    await simulation.settle()
+    await simulation.run_until_idle()

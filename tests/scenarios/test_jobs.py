@@ -94,9 +94,9 @@ async def under_faults(
 
     await asyncio.gather(simulation.follow(plan_of(simulation.env.stream("plan"))), interfere())
     if finish is not None:
-        simulation.heal()
+        simulation.end_faults()
         await finish(user)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])

@@ -190,7 +190,7 @@ async def test_warnings_are_correct_and_the_metric_converges(simulation: Simulat
     await user.create_driver(mount=True)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(60))
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(120.0)
     await check(simulation, user)
 

@@ -113,11 +113,11 @@ async def test_no_memory_leak_after_churn(simulation: Simulation, small_limits: 
     await user.create_permanent()
     for _round in range(FIRST_ROUNDS):
         await user.create_and_delete()
-    await simulation.settle()
+    await simulation.run_until_idle()
     before = _memory(simulation)
     for _round in range(ROUNDS - FIRST_ROUNDS):
         await user.create_and_delete()
-    await simulation.settle()
+    await simulation.run_until_idle()
     after = _memory(simulation)
     assert sorted(text for text in map(_text, after.values()) if OF_THE_PAST.search(text)) == []
     # Fewer than one per visit. Numbers do not count: which of them are one object is chance.

@@ -89,4 +89,4 @@ async def test_namespace_deletion_removes_only_its_content(simulation: Simulatio
     plan = draw(env.stream("plan"), SECONDS, count=10, resources=RESOURCES, restarts=True)
     user = NamespaceUser(simulation.user, env.stream("user"))
     await asyncio.gather(simulation.follow(plan), user.run_actions(45))
-    await simulation.settle()
+    await simulation.run_until_idle()

@@ -44,7 +44,7 @@ async def test_failed_node_update_is_retried_without_an_event(simulation: Simula
     simulation.add_rule(Rule(fail(500, "InternalError"), verb="patch", resource="nodes", nth=1))
     await machines.merge(f"{NODES}/node-0", {"spec": {"unschedulable": True}})
     await asyncio.sleep(0.001)
-    await simulation.settle()
+    await simulation.run_until_idle()
     result = [taint["key"] for taint in await machines.taints("node-0")]
     if result != ["node.kubernetes.io/unschedulable"]:
         raise Violation(f"node-0 is cordoned, and its taints are {result}")

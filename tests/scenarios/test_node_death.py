@@ -133,7 +133,7 @@ async def test_pods_of_a_dead_node_are_evicted_and_replaced(simulation: Simulati
     assert len(await pods_of(user, "daemon")) == 8, "and whoever tolerates is replaced now"
 
     await machines.restore(dying)
-    await simulation.settle()
+    await simulation.run_until_idle()
     taints = (await user.request("GET", f"{NODES}/{dying}"))["spec"].get("taints") or []
     assert taints == []
 
@@ -152,7 +152,7 @@ async def test_recovered_node_keeps_its_pods(simulation: Simulation) -> None:
     await machines.restore("node-1")
     await asyncio.sleep(30.0)
     assert timeline.tainted == {}
-    await simulation.settle()
+    await simulation.run_until_idle()
     after = await pods_of(user, "web")
     assert sorted(after) == sorted(before)
     assert timeline.evicted == {}
@@ -207,4 +207,4 @@ async def test_tainting_rate_by_zone_state(
         await machines.restore(name)
     await asyncio.sleep(60.0)
     assert timeline.tainted == {}, "all are spared when they are back"
-    await simulation.settle()
+    await simulation.run_until_idle()

@@ -193,7 +193,7 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
         await operator.request("POST", SETS, manifest)
     await asyncio.sleep(30.0)
     await asyncio.gather(simulation.follow(plan), operator.run_actions(SECONDS, 60))
-    simulation.heal()
+    simulation.end_faults()
     dead_node = chance.choice(machines.names) if chance.random() < 0.5 else ""
     if dead_node:
         await machines.restore(dead_node)
@@ -202,7 +202,7 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     if dead_node:
         for key in OWN:
             await machines.untaint(dead_node, key)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def test_nodes_under_faults(simulation: Simulation, seed: int) -> None:

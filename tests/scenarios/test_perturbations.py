@@ -84,7 +84,7 @@ async def test_effects_of_faults(env: Env, fault: Fault | None, expected: Seen) 
         await simulation.user.delete(CONFIG_MAPS, "a", "default")
         await following
         await asyncio.sleep(200)
-        await simulation.settle()
+        await simulation.run_until_idle()
     if isinstance(fault, StaleRestart) and fault.nth == 2:
         assert observed.pop()[1] in ("-1", "-2"), "it catches up in the end"
         observed = [item for item in observed if item[0] <= 23]

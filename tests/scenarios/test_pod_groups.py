@@ -83,11 +83,11 @@ def pod(name: str, group: str, annotations: dict[str, str] | None = None) -> Doc
 async def delete_everything(simulation: Simulation, user: GroupUser) -> None:
     """Delete everything, the pods last; nothing may remain."""
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for path in (GROUPS, PODS):
         await user.delete_all(path)
         await asyncio.sleep(60.0)
-        await simulation.settle()
+        await simulation.run_until_idle()
     for path in (PODS, GROUPS):
         assert await user.items(path) == [], path
 
@@ -96,7 +96,7 @@ async def test_group_is_kept_while_in_use_and_deleted_afterwards(simulation: Sim
     user = GroupUser(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(40))
-    simulation.heal()
+    simulation.end_faults()
     await delete_everything(simulation, user)
 
 

@@ -95,13 +95,13 @@ async def test_requests_are_deleted_after_fifteen_minutes(simulation: Simulation
     plan = draw(simulation.env.stream("plan"), SECONDS, count=16, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(stretched(plan, FACTOR)), user.run_actions(80))
     await user.request_certificate("last")
-    await simulation.settle()
+    await simulation.run_until_idle()
     creation_times = [parse_time(item["metadata"]["creationTimestamp"]) for item in await user.remaining()]
     if creation_times:  # while the clock was ahead
         rest = max(creation_times) - simulation.env.now() + datetime.timedelta(minutes=21)
         await asyncio.sleep(rest.total_seconds())
     assert await user.remaining() == []
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def recreated(simulation: Simulation) -> None:
@@ -115,7 +115,7 @@ async def recreated(simulation: Simulation) -> None:
         await user.create("default", "r")
         await asyncio.sleep(7 * MINUTE)
     assert len(await user.remaining()) == 1
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 def without_uid(request: Any) -> Any:

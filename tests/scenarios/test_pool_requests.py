@@ -136,7 +136,7 @@ async def check_final_state(simulation: Simulation, user: DriverAndUsers) -> Non
     last = await user.get(f"{REQUESTS}/last")
     assert last is not None
     assert answered(last) == counted(await user.items(SLICES), await user.items(CLAIMS))
-    await simulation.settle()
+    await simulation.run_until_idle()
     await asyncio.sleep(1.5 * HOUR)
     # The clock may have been a day ahead when an answer was given.
     past = simulation.env.now() - datetime.timedelta(hours=1, minutes=11)
@@ -149,7 +149,7 @@ async def test_every_request_is_completed_once_and_deleted(simulation: Simulatio
     user = DriverAndUsers(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(40))
-    simulation.heal()
+    simulation.end_faults()
     await check_final_state(simulation, user)
     (invariant,) = simulation.invariants
     assert isinstance(invariant, PoolRequests)

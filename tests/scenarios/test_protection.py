@@ -82,7 +82,7 @@ async def delete_everything(simulation: Simulation, user: Owner) -> None:
     for path in (CLAIMS, VOLUMES, PODS):
         await user.delete_all(path)
     await asyncio.sleep(120.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     for path in (PODS, CLAIMS, VOLUMES):
         assert await user.items(path) == [], path
 
@@ -91,7 +91,7 @@ async def test_claims_and_volumes_in_use_are_kept_and_deleted_afterwards(simulat
     user = Owner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
-    simulation.heal()
+    simulation.end_faults()
     await delete_everything(simulation, user)
 
 
@@ -134,7 +134,7 @@ async def test_invariant_detects_a_leaked_finalizer(simulation: Simulation) -> N
     await asyncio.sleep(20.0)
     await user.request("DELETE", f"{CLAIMS}/c0")
     await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @pytest.mark.simulation(
@@ -146,4 +146,4 @@ async def test_invariant_detects_a_missing_finalizer(simulation: Simulation) -> 
     await user.merge(f"{CLAIMS}/c0", {"metadata": {"finalizers": None}})
     assert CLAIM not in str(await user.get(f"{CLAIMS}/c0"))
     await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()

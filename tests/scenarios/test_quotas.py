@@ -47,7 +47,7 @@ async def use_up(simulation: Simulation) -> None:
     # Rejected pods are retried with growing backoff, so at the end all of them are allowed.
     await user.merge(f"{NAMESPACE}/resourcequotas/q", {"spec": {"hard": {"pods": "20"}}})
     await asyncio.sleep(400.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def test_used_converges_to_the_existing_objects(simulation: Simulation, seed: int) -> None:

@@ -33,7 +33,7 @@ async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: i
     user = user_of(simulation)
     await user.request("POST", SETS, replica_set("web", 4, {"app": "web", "track": "web"}))
     await asyncio.gather(simulation.follow(plan), user.run_actions(SECONDS, 40))
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def test_never_more_pods_than_ever_desired_without_a_restart(simulation: Simulation, seed: int) -> None:

@@ -147,14 +147,14 @@ class Operator(RandomUser):
 async def delete_everything(simulation: Simulation, user: Operator) -> None:
     """Delete everything, the addresses last; only the default ServiceCIDR may remain."""
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.delete_all(CIDRS)
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.delete_all(SERVICES, lambda found: found["metadata"]["name"] != "kubernetes")
     await user.delete_all(ADDRESSES, lambda found: found["spec"]["parentRef"]["name"] == "late")
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert [item["metadata"]["name"] for item in await user.items(CIDRS)] == ["kubernetes"]
 
 
@@ -165,7 +165,7 @@ async def test_every_address_keeps_a_service_cidr(simulation: Simulation, seed: 
     # The ten seconds are of the wall clock: a clock that jumps ahead shortens them.
     plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, JumpClock)))
     await asyncio.gather(simulation.follow(plan), user.run_actions(50))
-    simulation.heal()
+    simulation.end_faults()
     await delete_everything(simulation, user)
 
 

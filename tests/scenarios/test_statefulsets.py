@@ -76,7 +76,7 @@ async def under_faults(
             await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), run_actions())
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 def partitioned(management: str, partition: int) -> tuple[Invariant]:

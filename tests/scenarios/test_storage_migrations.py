@@ -107,10 +107,10 @@ class Owner(RandomUser):
 
 async def check_final_state(simulation: Simulation, user: Owner) -> None:
     """After the faults and a final migration the other version can be removed from storedVersions."""
-    simulation.heal()
+    simulation.end_faults()
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await user.request("POST", MIGRATIONS, migration("last"))
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert await user.outcome("last") == {"Succeeded"}
     assert user.stored() <= {"v2"}
     crd = await user.get(DEFINITION)
@@ -136,7 +136,7 @@ async def migrated(simulation: Simulation) -> None:
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
     await user.request("POST", MIGRATIONS, migration("first"))
-    await simulation.settle()
+    await simulation.run_until_idle()
     await check_final_state(simulation, user)
 
 
@@ -160,7 +160,7 @@ async def redefined(simulation: Simulation) -> None:
     await user.request("POST", widgets("v2"), widget("late", version="v2"))
     await user.merge(DEFINITION, {"spec": {"versions": versions("v2")}})
     await asyncio.sleep(MANY)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def failed(simulation: Simulation) -> None:
@@ -172,7 +172,7 @@ async def failed(simulation: Simulation) -> None:
     simulation.add_rule(Rule(fail(403, "Forbidden"), verb="patch", resource="widgets", name="w2"))
     await user.request("POST", MIGRATIONS, migration("m"))
     await asyncio.sleep(MANY)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def reported_again(simulation: Simulation) -> None:

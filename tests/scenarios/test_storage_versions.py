@@ -142,16 +142,16 @@ class Servers(RandomUser):
 
 async def check_final_state(simulation: Simulation, user: Servers) -> None:
     """After the faults exactly the running servers have entries once they have reported. Then all stop."""
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.report_all()
-    await simulation.settle()
+    await simulation.run_until_idle()
     named = await user.encoding_versions()
     assert {resource: named[resource] for resource in RESOURCES if user.running} == dict.fromkeys(
         RESOURCES if user.running else (), user.running
     )
     for server in SERVERS:
         await user.stop(server)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert not any((await user.encoding_versions()).values())
 
 

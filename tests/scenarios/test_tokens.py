@@ -152,13 +152,13 @@ async def check(simulation: Simulation, user: Owner) -> None:
 
 async def delete_accounts(simulation: Simulation, user: Owner) -> None:
     """After the faults and another sync all tokens are valid. Then delete the accounts; no token may remain."""
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(300.0)
     await user.touch_secrets()
-    await simulation.settle()
+    await simulation.run_until_idle()
     await check(simulation, user)
     await user.delete_all(ACCOUNTS)
-    await simulation.settle()
+    await simulation.run_until_idle()
     remaining = [item["metadata"] for item in await user.items(SECRETS)]
     assert [meta for meta in remaining if meta["annotations"][ACCOUNT_NAME] != "default"] == []
     for path in (ACCOUNTS, SECRETS, SYSTEM):
@@ -182,7 +182,7 @@ async def account_unobserved(simulation: Simulation) -> None:
         meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "bot0"}}
         await user.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
         await asyncio.sleep(30.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 async def no_account(*_args: object) -> None:
@@ -200,4 +200,4 @@ async def test_invariant_detects_a_token_without_an_account(simulation: Simulati
     meta = {"name": "s0", "annotations": {ACCOUNT_NAME: "nobody"}}
     await user.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
     await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()

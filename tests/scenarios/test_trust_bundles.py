@@ -150,9 +150,9 @@ async def test_own_bundle_converges_and_others_are_unchanged(
     user = Administrator(simulation, authorities)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=14, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(100))
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.delete_all(BUNDLES)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert len(await user.items(BUNDLES)) == 1
     (invariant,) = simulation.invariants
     assert isinstance(invariant, TrustBundles)
@@ -171,7 +171,7 @@ async def rotated(simulation: Simulation, authorities: Authorities) -> None:
     await asyncio.sleep(20.0)
     assert name_of(authority(0)) in {item["metadata"]["name"] for item in await user.items(BUNDLES)}
     simulation.remove_rule(rule)
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert len(await user.items(BUNDLES)) == 2
 
 

@@ -234,7 +234,7 @@ async def reasons(user: Owner) -> dict[str, list[str]]:
 
 async def check_final_state(simulation: Simulation, user: Owner) -> None:
     """After the faults, some days later: a token exists exactly if it has a reason."""
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.set_tracked_since("2000-01-01")
     for name in ("idle", "used", "mounted", "missed"):
         await user.create(name)

@@ -130,9 +130,9 @@ async def test_namespaces_and_roles_converge(simulation: Simulation, seed: int) 
     resources = ("namespaces", "serviceaccounts", "configmaps", "clusterroles")
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=resources, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(40))
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(300.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     await check(user)
 
 
@@ -195,9 +195,9 @@ async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: 
     user = Operator(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=("nodes",), restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(40))
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(300.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     nodes = {item["metadata"]["name"]: item for item in await user.items(NODES)}
     assert not [
         name for name, actual_route in nodes.items() if actual_route["metadata"].get("annotations", {}).get(INSTANCE)
@@ -219,6 +219,6 @@ async def test_routes_converge_to_existing_nodes(simulation: Simulation, cloud: 
 async def test_invariant_detects_missing_objects(simulation: Simulation, left: str) -> None:
     """Each controller does its half."""
     await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     with pytest.raises(AssertionError):
         await check(NamespaceAndRoleUser(simulation))

@@ -98,8 +98,8 @@ async def bind_and_release(simulation: Simulation) -> None:
         CLAIMS, lambda found: found["status"]["phase"] == "Pending" and found["spec"]["storageClassName"] != "standard"
     )
     await asyncio.sleep(300.0)
-    simulation.heal()
-    await simulation.settle()
+    simulation.end_faults()
+    await simulation.run_until_idle()
 
 
 async def test_each_claim_is_bound_to_one_volume(simulation: Simulation, seed: int) -> None:
@@ -138,7 +138,7 @@ async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, 
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), run_actions())
-    await simulation.settle()
+    await simulation.run_until_idle()
     pods = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in await user.items(PODS)}
     result = {item["metadata"]["name"]: item for item in await user.items(CLAIMS)}
     assert sorted(result) == ["data-web-0", "data-web-1", "data-web-2"]

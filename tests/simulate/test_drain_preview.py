@@ -16,7 +16,7 @@ from pilothouse.cli import main
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, virtual
 from pilothouse.sim import SimulationOptions, running
-from pilothouse.sim.story import CURRENT
+from pilothouse.sim.run_log import CURRENT
 from pilothouse.simulate import progress
 from pilothouse.simulate.cluster import restored_manager, restored_options
 from pilothouse.simulate.drain_preview import DrainOptions, NodeResult, UnknownNodes, preview

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.tables import cases
 
-from pilothouse.sim import story
+from pilothouse.sim import run_log
 from pilothouse.testing import ExplorationFailed, explore
 from pilothouse.testing.exploration import FAULTS, Failure
 from pilothouse.testing.patterns import Pattern
@@ -54,7 +54,7 @@ def all_five(failures: tuple[Failure, ...], example: ModuleType) -> None:
 def test_each_bug_is_found(
     example: ModuleType, check: str, pattern: Pattern, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(story, "MAX_WRITES_PER_INSTANT", 500)
+    monkeypatch.setattr(run_log, "MAX_WRITES_PER_INSTANT", 500)
     checks = [function for function in example.CHECKS if function.__name__ == check]
     with pytest.raises(ExplorationFailed) as failed:
         explore(example.buggy(), example.scenario, checks, faults=[pattern], same_end=False, **SETTINGS)

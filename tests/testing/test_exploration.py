@@ -172,7 +172,7 @@ def test_a_create_that_is_repeated_is_found() -> None:
     with pytest.raises(ExplorationFailed, match="CheckFailed: never_two_children: children: ") as failed:
         explore(creates_again(), three_things, [never_two_children, each_has_a_child], seeds=100, **ALONE)
     assert faults_of(failed.value) == ["FailWrite"]
-    assert re.search(r"how='(answer lost|timed out)'", str(failed.value))
+    assert re.search(r"failure='(answer lost|timed out)'", str(failed.value))
     assert re.search(r"faults: 1 of 8 are enough, found in \d+ runs", str(failed.value))
 
 
@@ -325,7 +325,7 @@ def test_invariants_of_simulations_work_as_well() -> None:
         def committed(self, change: Change, origin: Origin | None) -> None:
             self.writes += 1
 
-        def settled(self) -> None:
+        def check_final_state(self) -> None:
             if self.writes < 10_000:
                 raise Violation("too few")
 

@@ -11,8 +11,8 @@ from pilothouse.api.wire import Request
 from pilothouse.client.interceptor import Sent
 from pilothouse.client.request_info import describe
 from pilothouse.sim.faults import Crash, DownDuringChange, FailWrite, MissedChange, StaleCache, StaleRestart
+from pilothouse.sim.run_log import Origin
 from pilothouse.sim.simulation import SimulationOptions
-from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 from pilothouse.testing import explore
 from pilothouse.testing.exploration_runs import announcement, spread
@@ -67,7 +67,7 @@ def recorded() -> Reference:
             "intermediate",
             (
                 Crash(at=0.0, nth=1, when="after", down=DOWN_SECONDS, stale=False),
-                FailWrite(at=0.0, how="answer lost", nth=1),
+                FailWrite(at=0.0, failure="answer lost", nth=1),
             ),
         ),
         "stale: hidden writes and restarts with old state": (

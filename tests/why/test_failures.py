@@ -6,7 +6,7 @@ from tests.why.cluster import Cluster, deployment
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.sim import Invariant, Simulation, SimulationFailed, simulate
 from pilothouse.sim.invariants import Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 from pilothouse.testing import Timeout
 
@@ -30,7 +30,7 @@ class _NoPods(Invariant):
 def test_invariant_violation_has_the_cause_of_the_write() -> None:
     async def scenario(simulation: Simulation) -> None:
         await simulation.user.create(DEPLOYMENTS, deployment("web"), "default")
-        await simulation.settle()
+        await simulation.run_until_idle()
 
     with pytest.raises(SimulationFailed) as raised:
         simulate(scenario, invariants=lambda: (_NoPods(),))

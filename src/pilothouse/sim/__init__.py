@@ -11,18 +11,18 @@ Not simulated: sockets, TLS and time spent computing.
 from pilothouse.sim.faults import FaultPlan, draw, stretched
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.process import Program
+from pilothouse.sim.run_log import Origin, RunLog
 from pilothouse.sim.simulation import Simulation, SimulationFailed, SimulationOptions, running, simulate
-from pilothouse.sim.story import Origin, Story
 
 __all__ = [
     "FaultPlan",
     "Invariant",
     "Origin",
     "Program",
+    "RunLog",
     "Simulation",
     "SimulationFailed",
     "SimulationOptions",
-    "Story",
     "Violation",
     "draw",
     "running",

@@ -17,7 +17,7 @@ from pilothouse.client.interceptor import Interceptor, Observer, Rule
 from pilothouse.client.request_info import RequestInfo, describe
 from pilothouse.env import Env
 from pilothouse.sim.replica import Replica
-from pilothouse.sim.story import CURRENT, Origin, Story
+from pilothouse.sim.run_log import CURRENT, Origin, RunLog
 from pilothouse.storage import Store
 
 CONSISTENT_SECONDS = 3.0
@@ -66,10 +66,10 @@ class Death(msgspec.Struct):
 class Wire:
     """The state that all connections of one process share."""
 
-    def __init__(self, env: Env, name: str, story: Story, primary: Store, *, observer: Observer) -> None:
+    def __init__(self, env: Env, name: str, log: RunLog, primary: Store, *, observer: Observer) -> None:
         self.env = env
         self.name = name
-        self.story = story
+        self.log = log
         self.primary = primary
         self.replica: Replica | None = None
         """The server for lists and watches; None for the primary one."""
@@ -87,7 +87,7 @@ class Wire:
         """Kill the process: it sends no more requests."""
         if self.alive:
             self.alive = False
-            self.story.record(f"{self.name} dies")
+            self.log.record(f"{self.name} dies")
             self.on_death()
 
     def check(self) -> None:
@@ -111,11 +111,11 @@ class Connection:
         try:
             response = await self.interceptor.request(request)
         except (ConnectionError, TimeoutError) as error:
-            self._wire.story.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {error}")
+            self._wire.log.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {error}")
             raise
         self._wire.check()
         if response.status >= 300 or request.method != "GET":
-            self._wire.story.record(
+            self._wire.log.record(
                 f"{self._wire.name} {_controller(request)}: {describe(request)} -> {_shown(response)}"
             )
         return response
@@ -126,7 +126,7 @@ class Connection:
         stream = await self.interceptor.open(request)
         self._wire.check()
         if stream.status != 200:
-            self._wire.story.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {stream.status}")
+            self._wire.log.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {stream.status}")
         return stream
 
     async def close(self) -> None:
@@ -149,7 +149,7 @@ class Route:
         call = describe(request)
         self._wire.check()
         if call.verb == "list" and _query(request, "resourceVersion") and self._wire.replica is not None:
-            self._wire.story.requested(Origin(self._wire.name, _controller(request), call))
+            self._wire.log.requested(Origin(self._wire.name, _controller(request), call))
             return await self._replica_transport(self._wire.replica).request(request)
         death = self._wire.death if call.is_write and call.resource not in {"events", "leases"} else None
         if death is not None:
@@ -157,26 +157,26 @@ class Route:
             if death.nth > 0:
                 death = None
         if death is not None and death.when == "before":
-            self._wire.story.record(f"{self._wire.name} dies before: {call}")
+            self._wire.log.record(f"{self._wire.name} dies before: {call}")
             self._wire.die()
         self._wire.check()
         origin = Origin(self._wire.name, _controller(request), call, request.body)
-        self._wire.story.requested(origin)
+        self._wire.log.requested(origin)
         before = CURRENT.set(origin)
         try:
             response = await self._transport.request(request)
         finally:
             CURRENT.reset(before)
         if death is not None:
-            self._wire.story.record(f"{self._wire.name} dies after: {call} -> {_shown(response)}")
+            self._wire.log.record(f"{self._wire.name} dies after: {call} -> {_shown(response)}")
             self._wire.die()
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open at the server that this process watches."""
         self._wire.check()
-        if self._wire.story.on_request:
-            self._wire.story.requested(Origin(self._wire.name, _controller(request), describe(request)))
+        if self._wire.log.on_request:
+            self._wire.log.requested(Origin(self._wire.name, _controller(request), describe(request)))
         initial = _query(request, "sendInitialEvents") == "true"
         if initial and not self._wire.streams:
             return ErrorStream(422, _NO_STREAMS)
@@ -214,16 +214,16 @@ class ErrorStream:
 class Marked:
     """The transport of a program without faults; its writes are recorded with its name."""
 
-    def __init__(self, name: str, transport: wire.Transport, story: Story | None = None) -> None:
+    def __init__(self, name: str, transport: wire.Transport, log: RunLog | None = None) -> None:
         self._name = name
         self._transport = transport
-        self._story = story
+        self._log = log
 
     async def request(self, request: wire.Request) -> wire.Response:
         """Send as this program."""
         origin = Origin(self._name, "", describe(request))
-        if self._story is not None:
-            self._story.requested(origin)
+        if self._log is not None:
+            self._log.requested(origin)
         before = CURRENT.set(origin)
         try:
             return await self._transport.request(request)
@@ -232,7 +232,7 @@ class Marked:
 
     def renewal(self, request: wire.Request) -> Callable[[str], bytes | None] | None:
         """``wire.RenewsAtOnce``, as this program."""
-        transport, story = self._transport, self._story
+        transport, log = self._transport, self._log
         renew = transport.renewal(request) if isinstance(transport, wire.RenewsAtOnce) else None
         if renew is None:
             return None
@@ -244,16 +244,16 @@ class Marked:
                 lease = renew(renewed)
             finally:
                 CURRENT.reset(before)
-            if lease is not None and story is not None:
-                story.requested(origin)
+            if lease is not None and log is not None:
+                log.requested(origin)
             return lease
 
         return renew_as_marked
 
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open a watch."""
-        if self._story is not None and self._story.on_request:
-            self._story.requested(Origin(self._name, "", describe(request)))
+        if self._log is not None and self._log.on_request:
+            self._log.requested(Origin(self._name, "", describe(request)))
         return await self._transport.open(request)
 
     async def close(self) -> None:

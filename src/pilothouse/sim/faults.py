@@ -33,7 +33,7 @@ class DropWatches(_Fault, frozen=True, kw_only=True):
     """The open watches of a resource end: normally, with their connection, or with 410. An empty resource means all."""
 
     resource: str = ""
-    how: Literal["ended", "lost", "gone"]
+    failure: Literal["ended", "lost", "gone"]
 
 
 class SlowWatches(_Fault, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class FailWrites(_Fault, frozen=True, kw_only=True):
     """For some time writes fail with this probability. With ``answer lost`` and ``timed out`` they are executed
     nevertheless."""
 
-    how: WriteFailure
+    failure: WriteFailure
     resource: str = ""
     probability: float
     seconds: float
@@ -64,7 +64,7 @@ class FailWrites(_Fault, frozen=True, kw_only=True):
 class FailWrite(_Fault, frozen=True, kw_only=True):
     """The ``nth`` write from then on fails, not counting Events and Leases."""
 
-    how: WriteFailure
+    failure: WriteFailure
     resource: str = ""
     nth: int = 1
 
@@ -72,7 +72,7 @@ class FailWrite(_Fault, frozen=True, kw_only=True):
 class FailReads(_Fault, frozen=True, kw_only=True):
     """For some time reads fail with this probability."""
 
-    how: ReadFailure
+    failure: ReadFailure
     probability: float
     seconds: float
 
@@ -128,7 +128,7 @@ class FailWebhook(_Fault, frozen=True, kw_only=True):
     """The ``nth`` call of an admission or conversion webhook from then on fails. With ``answer lost`` the webhook has
     processed it nevertheless."""
 
-    how: WebhookFailure
+    failure: WebhookFailure
     nth: int = 1
 
 
@@ -245,7 +245,7 @@ def draw(
         ]
         match chance.choice(kinds + ["crash"] * (4 if restarts else 0)):
             case "drop":
-                faults.append(DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone"))))
+                faults.append(DropWatches(at=at, resource=resource, failure=chance.choice(("ended", "lost", "gone"))))
             case "slow":
                 longest = chance.choice((0.05, 0.5, 5.0))
                 faults.append(SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(chance)))
@@ -256,14 +256,17 @@ def draw(
                 probability = chance.choice((0.1, 0.5, 1.0))
                 faults.append(
                     FailWrites(
-                        at=at, how=failure, resource=resource, probability=probability, seconds=_duration(chance)
+                        at=at, failure=failure, resource=resource, probability=probability, seconds=_duration(chance)
                     )
                 )
             case "read":
-                how_read = chance.choice(READ_FAILURES)
+                read = chance.choice(READ_FAILURES)
                 faults.append(
                     FailReads(
-                        at=at, how=how_read, probability=chance.choice((0.1, 0.5, 1.0)), seconds=_duration(chance)
+                        at=at,
+                        failure=read,
+                        probability=chance.choice((0.1, 0.5, 1.0)),
+                        seconds=_duration(chance),
                     )
                 )
             case "slow requests":
@@ -310,24 +313,24 @@ def _drawn_for_program(chance: random.Random, at: float, resource: str, *, webho
     match chance.choice((*kinds, "webhook", "webhook", "webhook", "slow webhooks") if webhooks else kinds):
         case "write":
             nth = chance.choice((1, 1, 2, 3))
-            return FailWrite(at=at, how=chance.choice(WRITE_FAILURES), resource=resource, nth=nth)
+            return FailWrite(at=at, failure=chance.choice(WRITE_FAILURES), resource=resource, nth=nth)
         case "crash":
             return _crash(chance, at, (0.5, 30.0))
         case "webhook":
-            return FailWebhook(at=at, how=chance.choice(WEBHOOK_FAILURES), nth=chance.choice((1, 1, 2, 3)))
+            return FailWebhook(at=at, failure=chance.choice(WEBHOOK_FAILURES), nth=chance.choice((1, 1, 2, 3)))
         case "slow webhooks":
             return SlowWebhooks(at=at, longest=chance.choice((0.5, 5.0, 40.0)), seconds=_duration(chance))
         case "second":
             return SecondProcess(at=at, seconds=_duration(chance))
         case "drop":
-            return DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone")))
+            return DropWatches(at=at, resource=resource, failure=chance.choice(("ended", "lost", "gone")))
         case "slow":
             longest = chance.choice((0.05, 0.5, 5.0))
             return SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(chance))
         case "hold":
             return HoldWatches(at=at, resource=resource, seconds=_duration(chance))
         case "read":
-            return FailReads(at=at, how=chance.choice(READ_FAILURES), probability=1.0, seconds=_duration(chance))
+            return FailReads(at=at, failure=chance.choice(READ_FAILURES), probability=1.0, seconds=_duration(chance))
         case "lag":
             return Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_duration(chance))
         case _:

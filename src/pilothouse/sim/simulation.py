@@ -56,7 +56,7 @@ from pilothouse.sim.held_watches import HeldWatches
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.process import Process, Program
 from pilothouse.sim.replica import Replica
-from pilothouse.sim.story import CURRENT, Story
+from pilothouse.sim.run_log import CURRENT, RunLog
 from pilothouse.sim.triggers import ChangeTriggers
 from pilothouse.sim.webhooks import SimulatedWebhooks, Spared
 from pilothouse.storage import Change, MemoryStore, Record
@@ -74,10 +74,10 @@ with lazy_imports():
 _MAX_NODE_FAULTS = 50
 """Maximum number of faults recorded for each node."""
 QUIET_SECONDS = 1200.0
-"""A cluster is settled after this time without writes: the longest backoff of a queue is 1000 s."""
+"""A cluster is idle after this time without writes: the longest backoff of a queue is 1000 s."""
 STALE_SECONDS = 60.0
 """How long the second API server stays behind for a process that is to be killed and does not write."""
-SETTLE_SECONDS = 4 * 3600.0
+IDLE_LIMIT_SECONDS = 4 * 3600.0
 CALM = Profile(lease_period=40.0, status_period=1800.0)
 """Nodes with infrequent heartbeats, which make quiet hours cheap to simulate."""
 
@@ -146,7 +146,7 @@ class Simulation:
         self.invariants = list(invariants)
         self.store = MemoryStore(env, records=options.records, revision=newest_revision(options.records))
         nodes = options.nodes + len(options.adopted_nodes) + sum(group.count for group in options.groups)
-        self.story = Story(env, nodes)
+        self.log = RunLog(env, nodes)
         self.plan: faults.FaultPlan = faults.FaultPlan()
         self.plane = Plane(
             env,
@@ -166,14 +166,14 @@ class Simulation:
                 on_demand=program is not None,
                 manager=self._manager_options() if program is not None else None,
             ),
-            wrap=lambda name, transport: Marked(name, transport, self.story),
+            wrap=lambda name, transport: Marked(name, transport, self.log),
         )
-        self.user = Client(Spared(self.plane.server.transport("admin", ("system:masters",)), self.story), env)
+        self.user = Client(Spared(self.plane.server.transport("admin", ("system:masters",)), self.log), env)
         """The administrator's client, without faults."""
         self.webhooks: SimulatedWebhooks | None = None
         """The webhooks of the program, if it has any."""
         if program is not None and program.webhooks is not None:
-            self.webhooks = SimulatedWebhooks(env, self.story, program.webhooks, self.user)
+            self.webhooks = SimulatedWebhooks(env, self.log, program.webhooks, self.user)
         self.process: Process | None = None
         """The running manager process, if there is one."""
         self._second: Process | None = None
@@ -244,7 +244,7 @@ class Simulation:
         assert self._group is not None, "the simulation has not started yet"
         self.processes += 1
         name = f"{self.program.name if self.program is not None else 'manager'}#{self.processes}"
-        wiring = Wire(self.env, name, self.story, self.store, observer=lambda seen: self._observed(process, seen))
+        wiring = Wire(self.env, name, self.log, self.store, observer=lambda seen: self._observed(process, seen))
         process = Process(self.processes, wiring, stale=stale)
         if stale:
             wiring.replica, wiring.streams = self.replica, False
@@ -265,7 +265,7 @@ class Simulation:
             self._second = process
         else:
             self.process = process
-        self.story.record(f"{name} starts{' with old lists' if stale else ''}")
+        self.log.record(f"{name} starts{' with old lists' if stale else ''}")
         for invariant in self.invariants:
             invariant.started(process)
         process.task = self._group.start(self._run_process(process, work), name=name)
@@ -297,13 +297,13 @@ class Simulation:
             self._ending = self._ending or process.wire.alive  # cancelled without a crash: the simulation is ending
             raise
         except LeadershipLost as lost:
-            self.story.record(f"{process.name} ends: {lost}")
+            self.log.record(f"{process.name} ends: {lost}")
         except (ApiError, ConnectionError, TimeoutError) as error:
-            self.story.record(f"{process.name} could not start: {error}")
+            self.log.record(f"{process.name} could not start: {error}")
         except BaseExceptionGroup as errors:
             if process.wire.alive:
                 raise
-            self.story.record(f"{process.name} ended with {errors!r}")
+            self.log.record(f"{process.name} ended with {errors!r}")
         finally:
             if process.wire.alive and not self._ending:
                 process.down = 1.0
@@ -358,7 +358,7 @@ class Simulation:
         for interceptor in process.wire.interceptors:
             interceptor.add(rule)
             interceptor.end_watches(with_=lose_request())
-        self.story.record(f"{process.name} is cut off")
+        self.log.record(f"{process.name} is cut off")
         await asyncio.sleep(seconds)
         process.wire.rules.remove(rule)
         for interceptor in process.wire.interceptors:
@@ -387,7 +387,7 @@ class Simulation:
     def _committed(self, changes: list[Change]) -> None:
         origin = CURRENT.get()
         for change in changes:
-            self.story.committed(change, origin)
+            self.log.committed(change, origin)
             if not is_heartbeat(change):
                 self._last_write = self.env.monotonic()
                 self._recent_writes[
@@ -486,27 +486,27 @@ class Simulation:
         began = self.env.monotonic()
         for fault in plan.faults:
             await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
-            self.story.record(f"FAULT {fault}{' (armed)' if faults.is_counted(fault) else ''}")
+            self.log.record(f"FAULT {fault}{' (armed)' if faults.is_counted(fault) else ''}")
             self._group.start(self.inject(fault), name=str(fault))
 
     async def inject(self, fault: faults.Fault) -> None:
         """Inject a fault now. Returns when it has ended."""
         match fault:
-            case faults.DropWatches(resource=resource, how=how):
-                self.end_watches(resource, how)
+            case faults.DropWatches(resource=resource, failure=failure):
+                self.end_watches(resource, failure)
             case faults.SlowWatches(resource=resource, longest=longest, seconds=seconds):
                 with self._write_latency_of_program():
                     await self._apply_rule_for(Rule(delay(0.0, longest), verb="watch", resource=resource), seconds)
             case faults.HoldWatches(resource=resource, seconds=seconds):
                 with self._write_latency_of_program(), self.held_watches(resource):
                     await asyncio.sleep(seconds)
-            case faults.FailWrites(how=how, resource=resource, probability=probability, seconds=seconds):
-                rule = Rule(_WRITES[how](), verb="write", resource=resource, probability=probability)
+            case faults.FailWrites(failure=failure, resource=resource, probability=probability, seconds=seconds):
+                rule = Rule(_WRITES[failure](), verb="write", resource=resource, probability=probability)
                 await self._apply_rule_for(rule, seconds)
-            case faults.FailWrite(how=how, resource=resource, nth=nth):
-                self.add_rule(Rule(_WRITES[how](), verb="write", resource=resource, nth=nth, when=_counts))
-            case faults.FailReads(how=how, probability=probability, seconds=seconds):
-                action = _WRITES[how]()
+            case faults.FailWrite(failure=failure, resource=resource, nth=nth):
+                self.add_rule(Rule(_WRITES[failure](), verb="write", resource=resource, nth=nth, when=_counts))
+            case faults.FailReads(failure=failure, probability=probability, seconds=seconds):
+                action = _WRITES[failure]()
                 rules = [Rule(action, verb=verb, probability=probability) for verb in ("get", "list", "watch")]
                 if isinstance(action, Break):
                     rules.pop()  # the interceptor breaks watches when they are opened only
@@ -545,9 +545,9 @@ class Simulation:
                 clock = self.env.clock
                 assert isinstance(clock, VirtualClock), "a simulation has a virtual clock"
                 clock.jump(seconds)
-            case faults.FailWebhook(how=how_called, nth=nth):
+            case faults.FailWebhook(failure=webhook_failure, nth=nth):
                 assert self.webhooks is not None, "a plan for a program without webhooks"
-                self.webhooks.fail(how_called, nth)
+                self.webhooks.fail(webhook_failure, nth)
             case faults.SlowWebhooks(longest=longest, seconds=seconds):
                 assert self.webhooks is not None, "a plan for a program without webhooks"
                 await self.webhooks.slow(longest, seconds)
@@ -578,7 +578,7 @@ class Simulation:
         await asyncio.sleep(seconds)
         self.remove_rule(rule)
 
-    def heal(self) -> None:
+    def end_faults(self) -> None:
         """End all faults."""
         self.triggers.clear()
         for rule in list(self._rules):
@@ -588,33 +588,33 @@ class Simulation:
         self._holds.clear()
         self.replica.set_lag(0.0)
         if self.webhooks is not None:
-            self.webhooks.heal()
+            self.webhooks.end_faults()
         if self._second is not None and self.options.replicas == 1:
             self._second.wire.die()
         if self.process is not None:
             self.process.wire.death = None
-        self.story.record("all faults are over")
+        self.log.record("all faults are over")
 
-    async def settle(self, *, quiet: float = QUIET_SECONDS, limit: float = SETTLE_SECONDS) -> None:
+    async def run_until_idle(self, *, quiet: float = QUIET_SECONDS, limit: float = IDLE_LIMIT_SECONDS) -> None:
         """End all faults, wait until nothing but heartbeats is written for ``quiet`` seconds, and check the final
         state.
 
         Raises ``Violation`` if writes do not stop within ``limit`` seconds.
         """
-        self.heal()
-        began = self.env.monotonic()
-        self._last_write = max(self._last_write, began)
+        self.end_faults()
+        started_at = self.env.monotonic()
+        self._last_write = max(self._last_write, started_at)
         while True:
-            rest = self._last_write + quiet - self.env.monotonic()
-            if rest <= 0:
+            remaining = self._last_write + quiet - self.env.monotonic()
+            if remaining <= 0:
                 break
-            if self.env.monotonic() - began > limit:
-                most = ", ".join(f"{key} ({times} times)" for key, times in self._recent_writes.most_common(3))
-                raise Violation(f"objects are still written {limit:.0f} s after the last fault; recently {most}")
+            if self.env.monotonic() - started_at > limit:
+                often = ", ".join(f"{key} ({times} times)" for key, times in self._recent_writes.most_common(3))
+                raise Violation(f"objects are still written {limit:.0f} s after the last fault; recently {often}")
             self._recent_writes.clear()
-            await asyncio.sleep(rest)
+            await asyncio.sleep(remaining)
         for invariant in self.invariants:
-            invariant.settled()
+            invariant.check_final_state()
 
 
 def _brief_delay() -> Rule:
@@ -667,7 +667,7 @@ def simulate(
     seed: int = 0,
     options: SimulationOptions | None = None,
     invariants: Callable[[], Sequence[Invariant]] = tuple,
-) -> Story:
+) -> RunLog:
     """Run a scenario in virtual time and return its log.
 
     Raises ``SimulationFailed`` for any error, with the seed, the faults and the last lines of the log.
@@ -687,7 +687,7 @@ def simulate(
             cause = cause.exceptions[0]
         text = f"seed {seed}: {type(cause).__name__}: {cause}"
         for failed in simulations:
-            text += f"\n\nfaults:\n{failed.plan}\n\nthe end of the log:\n{failed.story.last()}"
+            text += f"\n\nfaults:\n{failed.plan}\n\nthe end of the log:\n{failed.log.last()}"
             text += f"{failed.explained()}\n\nseed {seed}: {cause}"
         raise SimulationFailed(text) from error
-    return simulations[0].story
+    return simulations[0].log

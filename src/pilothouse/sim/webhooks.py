@@ -22,7 +22,7 @@ from pilothouse.client.request_info import describe
 from pilothouse.env import Env
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.sim import faults
-from pilothouse.sim.story import CURRENT, Origin, Story
+from pilothouse.sim.run_log import CURRENT, Origin, RunLog
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.admission.dynamic.webhook_calls import Target
@@ -51,9 +51,9 @@ class ProgramWebhooks(msgspec.Struct, frozen=True):
 class SimulatedWebhooks:
     """Delivers the calls of API servers to the processes of a program."""
 
-    def __init__(self, env: Env, story: Story, webhooks: ProgramWebhooks, user: Client) -> None:
+    def __init__(self, env: Env, log: RunLog, webhooks: ProgramWebhooks, user: Client) -> None:
         self._env = env
-        self._story = story
+        self._log = log
         self._webhooks = webhooks
         self._user = user
         self._spared = webhooks.handler(user)
@@ -100,7 +100,7 @@ class SimulatedWebhooks:
         if longest in self._slow:
             self._slow.remove(longest)
 
-    def heal(self) -> None:
+    def end_faults(self) -> None:
         """End all faults."""
         self._failures.clear()
         self._slow.clear()
@@ -122,7 +122,7 @@ class SimulatedWebhooks:
         try:
             return await self._call(target, path, body)
         except webhook_calls.CallError as error:
-            self._story.record(f"webhook {path} for {origin or 'a watch'}: {error}")
+            self._log.record(f"webhook {path} for {origin or 'a watch'}: {error}")
             raise
 
     async def _call(self, target: "Target", path: str, body: bytes) -> tuple[int, bytes]:
@@ -130,7 +130,7 @@ class SimulatedWebhooks:
             await asyncio.sleep(self._env.stream("webhooks").uniform(0.0, max(self._slow)))
         failure = self._next_failure()
         if failure is not None:
-            self._story.record(f"webhook {path} fails: {failure}")
+            self._log.record(f"webhook {path} fails: {failure}")
         if failure == "refused" or not self._handlers:
             address = f"{target.host}:{target.port}"
             raise webhook_calls.CallError(f'Post "{target.url}": dial tcp {address}: connect: connection refused')
@@ -172,14 +172,14 @@ def _lost(target: "Target") -> Exception:
 class Spared:
     """The transport of the administrator, whose webhook calls do not fail."""
 
-    def __init__(self, transport: wire.Transport, story: Story) -> None:
+    def __init__(self, transport: wire.Transport, log: RunLog) -> None:
         self._transport = transport
-        self._story = story
+        self._log = log
 
     async def request(self, request: wire.Request) -> wire.Response:
         """Send as the administrator."""
         origin = _of_user(request)
-        self._story.requested(origin)
+        self._log.requested(origin)
         before = CURRENT.set(origin)
         try:
             return await self._transport.request(request)
@@ -189,7 +189,7 @@ class Spared:
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open a watch. The conversion of its objects counts as the administrator's, too."""
         origin = _of_user(request)
-        self._story.requested(origin)
+        self._log.requested(origin)
         before = CURRENT.set(origin)
         try:
             return _MarkedStream(origin, await self._transport.open(request))

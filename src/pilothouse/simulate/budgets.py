@@ -287,7 +287,7 @@ class Usage(Invariant):
             if missing > limit and number not in usage.exceeded_at:
                 assert self._simulation is not None, "the run has begun"
                 usage.exceeded_at[number] = self._now() - self._began
-                self._logs[usage.exceeded_at[number]] = self._simulation.story.last(LOG_LINES)
+                self._logs[usage.exceeded_at[number]] = self._simulation.log.last(LOG_LINES)
             closest = usage.closest.get(number)
             if closest is None or (missing - limit, missing) > (closest[0] - closest[1], closest[0]):
                 usage.closest[number] = missing, limit
@@ -305,8 +305,8 @@ class Usage(Invariant):
     def measures(self) -> dict[str, float]:
         """The measures by name."""
         assert self._simulation is not None, "the run has begun"
-        story = self._simulation.story
-        measures: dict[str, float] = {"writes": story.writes, "restarts": sum(self._restarts.values())}
+        log = self._simulation.log
+        measures: dict[str, float] = {"writes": log.writes, "restarts": sum(self._restarts.values())}
         times = self._all_waits().get(None, Waits()).sorted_seconds()
         if times:
             measures |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
@@ -379,7 +379,7 @@ class Usage(Invariant):
         if budget.writes is not None:
             assert self._simulation is not None, "the run has begun"
             by = budget.writes.by
-            written = self._simulation.story.written_by
+            written = self._simulation.log.written_by
             used = sum(count for writer, count in written.items() if not by or writer.partition(" ")[0] == by)
             return [BudgetResult(name=name, measured=used, limit=budget.writes.max, held=used <= budget.writes.max)]
         assert budget.restarts is not None, "a budget has one measure"

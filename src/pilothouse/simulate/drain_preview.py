@@ -23,7 +23,7 @@ from pilothouse.machinery.labels import parse_selector
 from pilothouse.sim import Simulation, SimulationOptions
 from pilothouse.sim import running as simulated
 from pilothouse.sim.invariants import Invariant
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.simulate.actions import pods
 from pilothouse.simulate.actions.administrator import ActionError
 from pilothouse.simulate.actions.nodes import Nodes
@@ -319,7 +319,7 @@ class _Drain:
         self._report("waiting until the cluster is quiet")
         busy = await self._rest(BUSY_SETTLE_SECONDS)
         self._readiness.begin()
-        began, writes = env.monotonic(), simulation.story.writes
+        began, writes = env.monotonic(), simulation.log.writes
         before = {identity for identity, _pod in self._without_node()}
         self._report(f"draining {counted(len(self._names), 'node')}")
         nodes = await self._nodes()
@@ -334,7 +334,7 @@ class _Drain:
             at_rest=at_rest,
             busy=busy,
             seconds=round(max(0.0, self._scheduled.last_other_write - began), 1),
-            writes=simulation.story.writes - writes,
+            writes=simulation.log.writes - writes,
         )
 
     async def _rest(self, limit: float) -> tuple[str, ...]:

@@ -19,12 +19,12 @@ class NodeOutage(msgspec.Struct, frozen=True):
 
     at: float
     node: str
-    how: Literal["silent", "slow", "vanished", "rebooted"]
+    failure: Literal["silent", "slow", "vanished", "rebooted"]
     seconds: float
 
     def __str__(self) -> str:
-        lasts = "" if self.how == "rebooted" else f" for {shown_seconds(self.seconds)}"
-        return f"node {self.node} {self.how}{lasts}"
+        lasts = "" if self.failure == "rebooted" else f" for {shown_seconds(self.seconds)}"
+        return f"node {self.node} {self.failure}{lasts}"
 
 
 class PodCrash(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ def _of_manager(chance: random.Random, at: float, resource: str, *, program: boo
     match chance.choice((*kinds, "second") if program else kinds):
         case "write":
             failure = chance.choice(faults.WRITE_FAILURES)
-            return faults.FailWrite(at=at, how=failure, resource=resource, nth=chance.choice((1, 1, 2, 3)))
+            return faults.FailWrite(at=at, failure=failure, resource=resource, nth=chance.choice((1, 1, 2, 3)))
         case "crash":
             return faults.Crash(
                 at=at,
@@ -89,14 +89,14 @@ def _of_manager(chance: random.Random, at: float, resource: str, *, program: boo
         case "second":
             return faults.SecondProcess(at=at, seconds=lasts)
         case "drop":
-            return faults.DropWatches(at=at, resource=resource, how=chance.choice(("ended", "lost", "gone")))
+            return faults.DropWatches(at=at, resource=resource, failure=chance.choice(("ended", "lost", "gone")))
         case "slow":
             longest = chance.choice((0.05, 0.5, 5.0))
             return faults.SlowWatches(at=at, resource=resource, longest=longest, seconds=lasts)
         case "hold":
             return faults.HoldWatches(at=at, resource=resource, seconds=lasts)
         case "read":
-            return faults.FailReads(at=at, how=chance.choice(faults.READ_FAILURES), probability=1.0, seconds=lasts)
+            return faults.FailReads(at=at, failure=chance.choice(faults.READ_FAILURES), probability=1.0, seconds=lasts)
         case "requests":
             return faults.SlowRequests(at=at, longest=chance.choice((0.02, 0.5, 3.0)), seconds=lasts)
         case "lag":

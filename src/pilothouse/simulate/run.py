@@ -266,7 +266,7 @@ class _Run:
     def _check_settled(self, simulation: Simulation) -> None:
         for invariant in self._invariants:
             try:
-                invariant.settled()
+                invariant.check_final_state()
             except Violation as error:
                 at = simulation.env.monotonic() - self._began
                 self._fail(Failure(kind="invariant", name=type(invariant).__name__, message=str(error), at=at))
@@ -315,22 +315,22 @@ class _Run:
                 )
             )
             self._mark_late()
-        story = simulation.story
+        log = simulation.log
         failure = self._failure
         log_until = self._usage.log_until(failure.at) if failure is not None and failure.kind == "budget" else ""
         return Result(
             scenario=self._scenario.name,
             seed=self._seed,
             failure=self._failure,
-            writes=story.writes,
-            digest=story.digest,
+            writes=log.writes,
+            digest=log.digest,
             seconds=self._ended,
             cpu=cpu,
             budgets=self._budgets,
             expectations=self._expectations.results(),
             measures=self._measures,
             parts=self._parts,
-            log="" if self._failure is None else log_until or story.last(budgets.LOG_LINES),
+            log="" if self._failure is None else log_until or log.last(budgets.LOG_LINES),
             log_is_until_end=not log_until,
             recording=self._recording,
             notices=tuple(self._notices()),

@@ -9,8 +9,8 @@ import msgspec
 
 from pilothouse.sim import Simulation
 from pilothouse.sim.invariants import Invariant
+from pilothouse.sim.run_log import Origin
 from pilothouse.sim.simulation import is_heartbeat
-from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 
 _ROOTS = ("batch/cronjobs/", "batch/jobs/")

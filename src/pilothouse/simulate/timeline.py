@@ -130,7 +130,7 @@ class Timeline:
 
     async def _perform(self, number: int, entry: actions.Entry) -> None:
         text = action_text(entry)
-        self._simulation.story.record(f"ACTION {text}")
+        self._simulation.log.record(f"ACTION {text}")
         self._mark("action", f"{entry.name}: {text}" if entry.name else text)
         self._performing += 1
         self._active[number] += 1
@@ -163,7 +163,7 @@ class Timeline:
     async def _fault(self, fault: Drawn) -> None:
         await self._until(fault.at)
         self._pending -= 1
-        self._simulation.story.record(f"FAULT {fault}")
+        self._simulation.log.record(f"FAULT {fault}")
         self._mark("fault", fault_text(fault))
         self._performing += 1
         try:
@@ -179,8 +179,8 @@ class Timeline:
 
     async def _node_outage(self, fault: NodeOutage) -> None:
         nodes = self.actions.nodes.simulator
-        self._simulation.note_fault(fault.node, f"{_OUTAGES[fault.how]}, a random fault of spec.faults")
-        match fault.how:
+        self._simulation.note_fault(fault.node, f"{_OUTAGES[fault.failure]}, a random fault of spec.faults")
+        match fault.failure:
             case "silent":
                 nodes.silence(fault.node)
             case "slow":

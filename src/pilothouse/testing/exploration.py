@@ -119,8 +119,8 @@ def explore(
 
     The operator is killed and restarted, also with lists from a stale API server; responses to its writes are lost,
     writes conflict and fail, watches are delayed or end, and a second process runs in parallel. The scenario is an
-    administrator whose requests never fail. When it has returned and the last fault is over, the cluster must settle:
-    twenty minutes (virtual) without a write other than heartbeats.
+    administrator whose requests never fail. When it has returned and the last fault is over, the cluster must become
+    idle: twenty minutes (virtual) without a write other than heartbeats.
 
     ``faults="sieve"`` is systematic instead of random: after a run without faults there is one run for each of its
     writes and changes, with a single fault at that point. ``"stale"``, ``"intermediate"`` and ``"unobserved"`` are its
@@ -137,7 +137,7 @@ def explore(
     delayed, fail or lose their responses, and are rejected while no process runs. A call whose failure would fail a
     request of the scenario is spared, except with ``failure_policy="Ignore"``, where the webhook then has no effect.
 
-    A warning names objects whose syncs still fail, and are retried, when the cluster has settled.
+    A warning names objects whose syncs still fail, and are retried, when the cluster is idle.
 
     Raises ``ExplorationFailed`` for the first seed that fails, with the fewest faults that still fail in at most
     ``shrink_runs`` further runs; with ``keep_going`` after all runs, with one ``Failure`` for each function that has
@@ -264,7 +264,7 @@ class _Exploration:
             self._has_warned = True
             errors = "".join(f"\n  {line}" for line in run.retried_errors[:_MAX_WARNED])
             warnings.warn(
-                f"explore: when the cluster has settled, syncs still fail and are retried (seed {seed}):{errors}",
+                f"explore: when the cluster is idle, syncs still fail and are retried (seed {seed}):{errors}",
                 stacklevel=4,
             )
         return run

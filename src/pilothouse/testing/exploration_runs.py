@@ -54,7 +54,7 @@ class Run(msgspec.Struct):
     log: str
     end: EndState | None = None
     retried_errors: tuple[str, ...] = ()
-    """Objects whose syncs fail, and are retried, when the cluster has settled."""
+    """Objects whose syncs fail, and are retried, when the cluster is idle."""
 
     @property
     def kind(self) -> tuple[type[BaseException], str]:
@@ -96,7 +96,7 @@ class Runner(ABC):
         following = asyncio.get_running_loop().create_task(simulation.follow(plan), name="faults")
         await self._perform(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
         await following
-        await simulation.settle()
+        await simulation.run_until_idle()
 
     async def _perform(self, cluster: AsyncCluster) -> None:
         """Raises ``NotAsync``."""
@@ -140,9 +140,9 @@ class Runner(ABC):
         if not simulations or isinstance(failure, NotAsync):
             assert failure is not None, "a run without a cluster has failed"
             raise without_internals(failure)
-        story = simulations[0].story
+        log = simulations[0].log
         errors = tuple(dict.fromkeys(retried_errors))
-        return Run(seed, faults, failure, story.digest, story.writes, story.last(_LINES), retried_errors=errors)
+        return Run(seed, faults, failure, log.digest, log.writes, log.last(_LINES), retried_errors=errors)
 
 
 class RandomRunner(Runner):
@@ -239,7 +239,7 @@ class PatternRunner(Runner):
         await self._perform(AsyncCluster(simulation.plane, Snapshot(simulation.plane), client=simulation.user))
         await following
         await asyncio.sleep(PATTERN_SECONDS)
-        await simulation.settle()
+        await simulation.run_until_idle()
         prefixes = self._written | self._recorder.written
         self._end = end_state(
             (record for prefix in prefixes for record in simulation.store.list(prefix).records), prefixes

@@ -31,7 +31,7 @@ from pilothouse.sim.faults import (
 )
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Process
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 from pilothouse.storage.store import resource_prefix
 
@@ -128,7 +128,7 @@ def perturbations(reference: Reference, patterns: Iterable[Pattern]) -> tuple[Fa
             case "intermediate":
                 for number in range(1, reference.writes + 1):
                     faults.append(Crash(at=0.0, nth=number, when="after", down=DOWN_SECONDS, stale=False))
-                    faults.append(FailWrite(at=0.0, how="answer lost", nth=number))
+                    faults.append(FailWrite(at=0.0, failure="answer lost", nth=number))
             case "stale":
                 faults += _stale(changes)
             case "unobserved":

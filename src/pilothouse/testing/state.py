@@ -7,8 +7,8 @@ import msgspec
 
 from pilothouse.machinery.api_resources import hint_of_kind
 from pilothouse.sim.invariants import Invariant, Violation
+from pilothouse.sim.run_log import Origin
 from pilothouse.sim.simulation import Simulation
-from pilothouse.sim.story import Origin
 from pilothouse.storage import Change
 from pilothouse.testing.asynchronous import Object, Objects
 from pilothouse.testing.mistakes import UnknownKind
@@ -87,7 +87,7 @@ class Checks(Invariant):
             context = {"message": "an invariant failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """The final state."""
         if self.state is not None:
             self.state.converged = True

@@ -35,7 +35,7 @@ simulation = fixture_of(running)
 async def test_replicas_are_created_and_deleted(simulation: Simulation) -> None:
     user = User(simulation.user)
     await user.request("POST", CONTROLLERS, controller(3))
-    await simulation.settle()
+    await simulation.run_until_idle()
     pods = await pods_of(user)
     for pod in pods:
         (reference,) = pod["metadata"]["ownerReferences"]
@@ -53,7 +53,7 @@ async def test_replicas_are_created_and_deleted(simulation: Simulation) -> None:
         "observedGeneration": 1,
     }, "and pods that terminate are no part of it"
     await user.merge(f"{CONTROLLERS}/web", {"spec": {"replicas": 1}})
-    await simulation.settle()
+    await simulation.run_until_idle()
     assert len(await pods_of(user)) == 1
     events = await user.items(f"{NAMESPACE}/events")
     reported = {
@@ -71,13 +71,13 @@ async def test_pods_are_adopted_and_released_by_the_selector(simulation: Simulat
     other = {"metadata": {"name": "other", "labels": {"app": "web"}}, "spec": loose["spec"]}
     await user.request("POST", PODS, other)
     await user.request("POST", CONTROLLERS, controller(2))
-    await simulation.settle()
+    await simulation.run_until_idle()
     owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
     assert len(owned) == 2
     assert "loose" in owned
     assert "other" not in owned
     await user.merge(f"{PODS}/loose", {"metadata": {"labels": {"tier": "back"}}})
-    await simulation.settle()
+    await simulation.run_until_idle()
     owned = {pod["metadata"]["name"] for pod in await pods_of(user)}
     assert len(owned) == 2
     assert "loose" not in owned

@@ -67,7 +67,7 @@ def test_all_writes_of_a_run_are_counted() -> None:
     async def scenario(simulation: Simulation, _recorder: Recorder) -> None:
         await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", replicas=2))
         await asyncio.sleep(10)
-        counts.append(simulation.story.writes)
+        counts.append(simulation.log.writes)
 
     assert recorded(scenario)[0].total_writes == counts[0]
 
@@ -211,7 +211,7 @@ async def _faults(simulation: Simulation, recorder: Recorder | None) -> None:
     await apply(simulation, DEPLOYMENTS, workload("Deployment", "web", "app:2", replicas=6), exists=True)
     await simulation.follow(plan)
     await asyncio.sleep(60)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

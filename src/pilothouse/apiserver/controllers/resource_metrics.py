@@ -155,7 +155,7 @@ def _selected(core: Core, call: Call, stored: ResourceInfo) -> list[Record]:
     records = core.store.list(stored.list_prefix(namespace)).records
     if selection.empty:
         return records
-    attributes = core.attributes.of
+    attributes = core.attributes.current
     return [record for record in records if selection.matches(attributes(stored.prefix, strategy.attributes, record))]
 
 

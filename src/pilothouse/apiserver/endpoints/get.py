@@ -191,7 +191,7 @@ def _select(
             raise _expired(core, options, after, prefix) from error
         records, revision = page.records, page.revision
         _check_readable(store, records)
-    attributes_of = core.attributes.of
+    attributes_of = core.attributes.current
     resource = info.prefix
     selected: list[Record] = []
     for record in records:

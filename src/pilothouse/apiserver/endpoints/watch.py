@@ -228,7 +228,7 @@ class Watch:
         records = self._current_records()
         if selection.empty:
             return records
-        attributes_of, resource, reader = core.attributes.of, call.info.prefix, call.strategy.attributes
+        attributes_of, resource, reader = core.attributes.current, call.info.prefix, call.strategy.attributes
         return [record for record in records if selection.matches(attributes_of(resource, reader, record))]
 
     def __aiter__(self) -> "Watch":
@@ -451,7 +451,7 @@ class Watch:
             if before:
                 assert change.before is not None, "the caller checks that there is an old object"
                 revision, value = change.before.revision, change.before.value
-            attributes = memo[key] = self._core.attributes.at(reader, change.key, revision, value)
+            attributes = memo[key] = self._core.attributes.at_revision(reader, change.key, revision, value)
         return attributes
 
     def bookmark(self, revision: int) -> WatchEvent:

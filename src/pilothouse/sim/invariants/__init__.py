@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from pilothouse.client.interceptor import Observation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ class Violation(AssertionError):
 class Invariant:
     """Raises ``Violation``. All methods are optional."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "settled" in vars(cls):
+            raise TypeError(f"{cls.__name__}.settled is never called: rename it to check_final_state")
+
     def committed(self, change: Change, origin: Origin | None) -> None:
         """A write has become visible. ``origin`` is None for writes of the API server itself."""
 
@@ -36,8 +41,8 @@ class Invariant:
     def observed(self, process: "Process", observation: Observation) -> None:
         """A request, response or watch event was exchanged between this process and the server."""
 
-    def settled(self) -> None:
-        """Faults are over and nothing has been written for some time: this is the final state."""
+    def check_final_state(self) -> None:
+        """Called once at the end, when all faults have ended and nothing has been written for some time."""
 
 
 class Objects(dict[str, T]):

@@ -11,7 +11,7 @@ from pilothouse.semantics.nodes import is_node_ready
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.semantics.volumes import claim_names
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -112,7 +112,7 @@ class Attachments(Invariant):
         claims = (self._claims.get(f"{pod.metadata.namespace}/{name}") for name in claim_names(pod))
         return [claim.spec.volume_name for claim in claims if claim is not None]
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end attached volumes are used, running pods have their volumes, and no finalizer remains."""
         used = {
             (volume, pod.spec.node_name)

@@ -8,7 +8,7 @@ import msgspec
 from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume, VolumeAttributesClass
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
@@ -51,7 +51,7 @@ class AttributesClasses(Invariant):
     def _users(self, name: str) -> list[str]:
         return sorted(user for user, names in self._names.items() if name in names)
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end classes that are not being deleted have the finalizer, and unused ones are deleted."""
         for name, attributes_class in self._classes.items():
             protected = FINALIZER in attributes_class.metadata.finalizers

@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.apps import Deployment
 from pilothouse.api.autoscaling import HorizontalPodAutoscaler, HPAScalingPolicy
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Autoscalers(Invariant):
         change = policy.value if policy.type == "Pods" else start * policy.value / 100
         return math.ceil(start + change) if direction > 0 else math.trunc(start - change)
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end the replicas equal ``desiredReplicas``, and metrics are available."""
         for key, autoscaler in self._autoscalers.items():
             size, status = self._sizes[key][-1][1], autoscaler.status

@@ -6,7 +6,7 @@ Computed from the committed objects after every write, and compared with those o
 from pilothouse.api.core import Service
 from pilothouse.controllers.shared.simulated_cloud import SimulatedCloud
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -30,7 +30,7 @@ class Balancers(Invariant):
             if before.metadata.uid in self._cloud.balancers:
                 raise Violation(f"service {key} was removed before its load balancer")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end all required load balancers exist with correct status, and no others."""
         desired: dict[str, str] = {}
         for key, service in self._services.items():

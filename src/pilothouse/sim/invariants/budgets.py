@@ -6,7 +6,7 @@ from pilothouse.api.core import Pod
 from pilothouse.api.policy import PodDisruptionBudget
 from pilothouse.semantics.pods import is_ready
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 
@@ -43,7 +43,7 @@ class Budgets(Invariant):
                     f"{change.key} is evicted, {healthy} healthy pods are left, {self._least} must be: {origin}"
                 )
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end the status of the budget is correct, with no disrupted pods."""
         healthy = sum(1 for pod in self._pods.values() if _is_healthy(pod))
         for key, budget in self._budgets.items():

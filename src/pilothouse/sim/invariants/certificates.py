@@ -9,7 +9,7 @@ from pilothouse.api.certificates import CertificateSigningRequest
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.semantics.certificate_requests import has_failed, is_approved, parse_request
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 with lazy_imports():
@@ -52,7 +52,7 @@ class Certificates(Invariant):
         if certificate.public_key() != desired.public_key() or set(certificate.subject) != set(desired.subject):
             raise Violation(f"{name} was issued a certificate for another request")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no approved request is pending."""
         for name, request in self._requests.items():
             waits = is_approved(request) and not has_failed(request) and not request.status.certificate

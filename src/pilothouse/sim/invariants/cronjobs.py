@@ -9,7 +9,7 @@ from pilothouse.api.batch import CronJob, Job
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.jobs import is_finished
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -52,7 +52,7 @@ class CronJobs(Invariant):
             if len(running) > 1:
                 raise Violation(f"concurrent Jobs of {reference.name}: {sorted(running)}")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no finished or deleted Job is listed as active."""
         alive = {job.metadata.uid for job in self._jobs.values() if not is_finished(job)}
         for owner in self._owners.values():

@@ -15,7 +15,7 @@ from pilothouse.semantics.pods import is_active, is_ready
 from pilothouse.sim.invariants import Violation
 from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.invariants.daemonsets import Daemons, owner_of
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 
 if TYPE_CHECKING:
     from pilothouse.sim.process import Process

@@ -25,7 +25,7 @@ from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active, is_ready, is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.old_pods import OldPods
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class DaemonSets(Daemons):
     """Checked at each creation by a manager: without surge the node has only finished pods of the DaemonSet; if a surge
     was ever allowed, at most one active pod, of another revision. Each process that started with an old list of pods
     may add one. At each commit: a pod has one controller, which is never replaced without a release;
-    ``observedGeneration`` does not decrease; no count is negative. For the final state see ``settled``.
+    ``observedGeneration`` does not decrease; no count is negative. For the final state see ``check_final_state``.
     """
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class DaemonSets(Daemons):
             names = sorted(other.metadata.name for other in counted)
             raise Violation(f"{key} is one pod too many on {node}, which has {names}")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each node that needs a pod has one with the latest template, and other nodes have none, except
         because of NoSchedule taints. The status is correct, the latest revision has the template, and old revisions are
         within the limit or used by a pod."""

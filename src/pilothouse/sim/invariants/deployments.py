@@ -8,7 +8,7 @@ from pilothouse.api.core import Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active, is_ready
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 
@@ -41,7 +41,7 @@ class Deployments(Invariant):
                 if available < self._least:
                     raise Violation(f"{change.key}: {available} pods are available, {self._least} must be")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end one ReplicaSet has all pods, and the status is correct."""
         for owner in self._deployments.values():
             replica_sets = [replica_set for replica_set in self._sets.values() if _is_of(replica_set, owner)]

@@ -8,7 +8,7 @@ from pilothouse.api.resource import ResourceClaim
 from pilothouse.semantics.devices import ALLOCATION_FINALIZER, ClaimOfEntry, claim_of, is_for_pod, is_reserved_for
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 
@@ -58,7 +58,7 @@ class DeviceClaims(Invariant):
             if user.uid not in reserved_uids:
                 raise Violation(f"claim {key} is not reserved any more for pod {user.name}, which uses it")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each pod has its claims, and no claim is reserved for a pod that does not exist."""
         for key, pod in self._pods.items():
             if pod.metadata.deletion_timestamp is None and not is_terminal(pod):

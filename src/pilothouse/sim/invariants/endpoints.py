@@ -11,7 +11,7 @@ from pilothouse.api.core import Endpoints, Pod
 from pilothouse.api.discovery import EndpointSlice
 from pilothouse.semantics.pods import is_ready, is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _slice = msgspec.json.Decoder(EndpointSlice).decode
@@ -49,7 +49,7 @@ class ServiceEndpoints(Invariant):
                 self._slices[change.key] = endpoint_slice
                 self.most_slices = max(self.most_slices, len(self._slices))
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end both have each pod with an address, with its readiness, and no others."""
         desired = {
             pod.metadata.name: is_ready(pod)

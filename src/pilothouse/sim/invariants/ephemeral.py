@@ -7,7 +7,7 @@ from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.volumes import ephemeral_claim_name
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 
@@ -44,7 +44,7 @@ class EphemeralClaims(Invariant):
         if f"{owner.uid}:{key}" not in self._expected:
             raise Violation(f"claim {key} was created for {owner.name}, which has no such volume")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each pod has its claims, unless other objects have their names, and no claim remains without its
         pod."""
         pod_uids = {pod.metadata.uid for pod in self._pods.values()}

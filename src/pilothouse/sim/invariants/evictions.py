@@ -10,7 +10,7 @@ from pilothouse.client.interceptor import Observation
 from pilothouse.semantics.nodes import NO_EXECUTE, toleration_seconds
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.live_reads import LiveReads
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Evictions(Invariant):
     def observed(self, process: "Process", observation: Observation) -> None:
         self._reads.observe(process, observation)
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no pod remains that does not tolerate its node's taints, or only for some time."""
         for key, pod in self._pods.items():
             history = self._taints.get(pod.spec.node_name)

@@ -12,7 +12,7 @@ from pilothouse.api.meta import Object, OwnerReference
 from pilothouse.client.interceptor import Observation
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.cached import METADATA_INFORMERS, InformerCache
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Garbage(Invariant):
 
     # Final state
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each reference is to an existing owner, and no deletion is pending except for objects that cannot
         be collected."""
         excused = self._excused()

@@ -12,7 +12,7 @@ from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.jobs import is_finished, true_condition
 from pilothouse.semantics.pods import is_active
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _pod = msgspec.json.Decoder(Pod).decode
@@ -116,7 +116,7 @@ class Jobs(Invariant):
         if is_finished(before) and (not is_finished(job) or counts != previous_counts):
             raise Violation(f"{name} had finished with {previous_counts}, and now reports {counts}")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each Job is finished with the correct result; pods of finished or deleted Jobs have no
         finalizer."""
         alive = {job.metadata.uid: job for job in self._jobs.values()}

@@ -13,7 +13,7 @@ from pilothouse.controllers.volumes.selinux_warning.controller import COMPONENT
 from pilothouse.controllers.volumes.selinux_warning.views import MountingPod
 from pilothouse.runtime.events import COMBINED
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _claim = msgspec.json.Decoder(PersistentVolumeClaim).decode

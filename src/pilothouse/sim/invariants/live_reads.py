@@ -7,7 +7,7 @@ import msgspec
 
 from pilothouse.api.core import Node
 from pilothouse.client.interceptor import Answered, Observation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 
 if TYPE_CHECKING:
     from pilothouse.sim.process import Process

@@ -13,7 +13,7 @@ from pilothouse.api.storagemigration import STORAGE_VERSION_MIGRATIONS, GroupRes
 from pilothouse.client.decode import decoders_of
 from pilothouse.machinery.conditions import is_condition_true
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _migration = msgspec.json.Decoder(StorageVersionMigration).decode
@@ -85,7 +85,7 @@ class Migrations(Invariant):
         if len(running) > 1:
             raise Violation(f"migrations {running} run concurrently")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no migration is pending or running."""
         for name, migration in self._migrations.items():
             conditions = migration.status.conditions

@@ -4,7 +4,7 @@ import msgspec
 
 from pilothouse.api.meta import Object
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 CONTROLLER = "namespace-controller"
@@ -56,7 +56,7 @@ class Namespaces(Invariant):
         if namespace.metadata.deletion_timestamp is not None:
             self._terminating[name] = namespace
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no namespace is terminating."""
         if self._terminating:
             raise Violation(f"namespaces are still being deleted: {sorted(self._terminating)}")

@@ -13,7 +13,7 @@ from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, node_ready_condi
 from pilothouse.semantics.pods import ready_condition
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.cached import InformerCache
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class NodeHealth(Invariant):
         if late > self._limits.patience + self._limits.slack:
             raise Violation(f"{key} is marked as not ready; node {name} is ready since {late:.3f} s")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end taints match conditions, and pods of unresponsive nodes are not ready."""
         quiet = _now() - self._last_write
         if quiet < 600.0:

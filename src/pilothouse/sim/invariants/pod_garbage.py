@@ -11,7 +11,7 @@ from pilothouse.semantics.nodes import is_node_ready
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.live_reads import LiveReads
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PodGarbage(Invariant):
     def observed(self, process: "Process", observation: Observation) -> None:
         self._reads.observe(process, observation)
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no garbage remains, except objects with finalizers."""
         for key, pod in self._pods.items():
             if pod.metadata.finalizers and is_terminal(pod):

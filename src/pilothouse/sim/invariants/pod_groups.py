@@ -16,7 +16,7 @@ from pilothouse.client.interceptor import Observation
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.cached import InformerCache
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class PodGroups(Invariant):
             pod.metadata.name for pod in self._pods.values() if _group_of(pod) == key and not is_terminal(pod)
         )
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no PodGroup without pods is being deleted."""
         for key, group in self._groups.items():
             if _meta(group).deletion_timestamp is not None and _protected(group) and not self._members(key):

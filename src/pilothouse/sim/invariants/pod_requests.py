@@ -14,7 +14,7 @@ from pilothouse.controllers.identity.podcertificaterequest_cleaner import DESCRI
 from pilothouse.env import Env
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.clocks import latest
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PodRequests(Invariant):
         if age < KEPT_FOR:
             raise Violation(f"request {key} was deleted after {age}")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end no expired request remains. One that was created while the clock was ahead may remain for long."""
         for key, created in self._created.items():
             if self.env.now() - created > MUCH_OLDER:

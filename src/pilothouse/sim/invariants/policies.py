@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pilothouse.api.admissionregistration import VALIDATING_ADMISSION_POLICIES, Validation
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _PREFIX = f"{VALIDATING_ADMISSION_POLICIES.group}/{VALIDATING_ADMISSION_POLICIES.resource}/"
@@ -84,7 +84,7 @@ class PolicyStatuses(Invariant):
             raise Violation(f"policy {name}: invalid are {invalid_fields}, and warnings are about {reported}")
         return reported
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end every generation was observed."""
         for name, policy in self._policies.items():
             generation, observed = policy.metadata.generation, policy.status.observed_generation

@@ -13,7 +13,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.controllers.devices.resourcepoolstatusrequest.decide import COMPLETED_TTL, PENDING_TTL
 from pilothouse.env import Env
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class PoolRequests(Invariant):
         if self._env.now() - since < ttl / 2:
             raise Violation(f"request {name} was deleted after {self._env.now() - since}")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each request has a status."""
         if self._open:
             raise Violation(f"requests {sorted(self._open)} have no status")

@@ -11,7 +11,7 @@ from pilothouse.api.meta import ObjectMeta
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.semantics.volumes import claim_names, is_claim_for_pod
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _pod = msgspec.json.Decoder(Pod).decode
@@ -80,7 +80,7 @@ class Protection(Invariant):
         if not _has(now, VOLUME) and before.status.phase == "Bound":
             raise Violation(f"volume {name} was released while it is bound")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end objects that are not being deleted have the finalizer, and unused ones are deleted."""
         for key, claim in self._claims.items():
             self._check(f"claim {key}", claim.metadata, CLAIM, used=bool(self._users(key, claim)))

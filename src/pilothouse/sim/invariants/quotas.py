@@ -6,7 +6,7 @@ Computed from the committed objects, for quotas of the number of pods.
 from pilothouse.api.core import Pod, ResourceQuota
 from pilothouse.semantics.pods import is_terminal
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 
@@ -34,7 +34,7 @@ class Quotas(Invariant):
         if old is not None and status.hard not in (old.status.hard, old.spec.hard):
             raise Violation(f"quota {name} sets status.hard to {status.hard}, spec.hard was {old.spec.hard}")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         for quota in self.quotas.values():
             meta = quota.metadata
             live = [p for p in self.pods.values() if p.metadata.namespace == meta.namespace and not is_terminal(p)]

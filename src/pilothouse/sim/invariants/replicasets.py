@@ -17,7 +17,7 @@ from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_active
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.old_pods import OldPods
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class ReplicaSets(Invariant):
     def observed(self, process: "Process", observation: Observation) -> None:
         self._stale.observed(process, observation)
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each ReplicaSet has exactly the desired pods, and reports that."""
         for owner in self._sets.values():
             meta, status = owner.metadata, owner.status

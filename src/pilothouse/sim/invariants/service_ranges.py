@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.networking import IP_ADDRESSES, SERVICE_CIDRS, IPAddress, ServiceCIDR
 from pilothouse.machinery.cidrs import Address, parse_cidr, prefix_contains_ip
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _address = msgspec.json.Decoder(IPAddress).decode
@@ -89,7 +89,7 @@ class ServiceRanges(Invariant):
             if all(other.metadata.deletion_timestamp is not None for other in self._other_ranges_of(name, ip))
         ]
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end ServiceCIDRs have the finalizer and are ready; terminating ones are required, and report that."""
         for name, cidr in self._ranges.items():
             ready = {condition.type: (condition.status, condition.reason) for condition in cidr.status.conditions}.get(

@@ -9,7 +9,7 @@ from pilothouse.api.core import PersistentVolumeClaim, Pod
 from pilothouse.machinery.owners import controller_of
 from pilothouse.semantics.pods import is_ready
 from pilothouse.sim.invariants import Invariant, Objects, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 REVISION = "controller-revision-hash"
@@ -117,7 +117,7 @@ class StatefulSets(Invariant):
             if self._replicas - serving > self._missing:
                 raise Violation(f"{key}: {serving} of {self._replicas} pods are ready, {self._missing} may be missing")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end all desired pods exist with the desired revision, and the status is correct."""
         for owner in self._owners.values():
             name, spec, status = owner.metadata.name, owner.spec, owner.status

@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.coordination import Lease
 from pilothouse.controllers.cleanup.storageversion_garbage_collector import DESCRIPTOR
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _lease = msgspec.json.Decoder(Lease).decode
@@ -101,7 +101,7 @@ class StorageVersions(Invariant):
         if asyncio.get_running_loop().time() - started_at > ON_ITS_WAY:
             raise Violation(f"{name} has lost {server}, which is running")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end there are no entries of servers that do not exist."""
         for name, storage_version in self._versions.items():
             absent = [server for server in entries(storage_version) if server not in self._running]

@@ -9,7 +9,7 @@ import msgspec
 from pilothouse.api.core import Secret, ServiceAccount
 from pilothouse.semantics.service_accounts import ACCOUNT_NAME, ACCOUNT_UID, SECRET_TYPE, TOKEN_KEY
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _secret = msgspec.json.Decoder(Secret).decode
@@ -77,7 +77,7 @@ class Tokens(Invariant):
         if uid and before.metadata.annotations.get(ACCOUNT_UID, "") in ("", uid) and self._clock - since > WITHIN:
             raise Violation(f"secret {key} was deleted, and its account exists")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end each Secret has an account, and all its fields."""
         for key, secret in self._secrets.items():
             uid, _since = self._accounts.get(_account_key(secret), ("", 0))

@@ -13,7 +13,7 @@ from pilothouse.client.interceptor import Observation
 from pilothouse.controllers.identity.kube_apiserver_serving_clustertrustbundle_publisher import DESCRIPTOR
 from pilothouse.sim.invariants import Invariant, Objects, Violation
 from pilothouse.sim.invariants.cached import InformerCache
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class TrustBundles(Invariant):
         if not any(name_of(content) != name for content in desired):
             raise Violation(f"bundle {name} was removed before the current one existed")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """At the end the current bundle exists, and no other."""
         names = sorted(name for name, bundle in self._bundles.items() if bundle.spec.signer_name == _SIGNER)
         content = self._contents[-1]

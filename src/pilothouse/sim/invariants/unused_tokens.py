@@ -25,7 +25,7 @@ from pilothouse.semantics.service_accounts import (
 from pilothouse.sim.invariants import Invariant, Violation
 from pilothouse.sim.invariants.cached import InformerCache
 from pilothouse.sim.invariants.clocks import recent
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 if TYPE_CHECKING:

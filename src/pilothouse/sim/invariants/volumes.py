@@ -9,7 +9,7 @@ from pilothouse.api.core import PersistentVolumeClaim
 from pilothouse.api.storage import PersistentVolume
 from pilothouse.semantics.volumes import is_fully_bound
 from pilothouse.sim.invariants import Invariant, Violation
-from pilothouse.sim.story import Origin
+from pilothouse.sim.run_log import Origin
 from pilothouse.storage import Change
 
 _claim = msgspec.json.Decoder(PersistentVolumeClaim).decode
@@ -93,7 +93,7 @@ class Volumes(Invariant):
         if claim is not None and is_fully_bound(claim) and new.status.phase != "Available":
             raise Violation(f"{name} is {new.status.phase} while {owner} is bound to it")
 
-    def settled(self) -> None:
+    def check_final_state(self) -> None:
         """Bound claims and volumes refer to each other; no volume refers to a claim with another volume."""
         for key, claim in self._claims.items():
             if claim.status.phase != "Bound":

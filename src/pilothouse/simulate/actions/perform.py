@@ -96,7 +96,7 @@ class Actions:
             try:
                 await pods.evict(self._simulation.user, pod)
             except (NotFound, TooManyRequests) as error:
-                self._simulation.story.record(f"eviction of {pod['metadata']['name']}: {error}")
+                self._simulation.log.record(f"eviction of {pod['metadata']['name']}: {error}")
 
     async def _crash(self, action: actions.Crash, chance: random.Random) -> None:
         for pod in await pods.select(self._simulation.user, action, chance):
@@ -131,12 +131,12 @@ def _server_fault(action: actions.ApiServerFault, lasts: float) -> faults.Fault:
         return faults.SlowRequests(at=0.0, longest=action.slow, seconds=lasts)
     if action.fail_writes is not None:
         return faults.FailWrites(
-            at=0.0, how=action.fail_writes, resource=resource, probability=action.probability, seconds=lasts
+            at=0.0, failure=action.fail_writes, resource=resource, probability=action.probability, seconds=lasts
         )
     if action.fail_reads is not None:
-        return faults.FailReads(at=0.0, how=action.fail_reads, probability=action.probability, seconds=lasts)
+        return faults.FailReads(at=0.0, failure=action.fail_reads, probability=action.probability, seconds=lasts)
     if action.drop_watches is not None:
-        return faults.DropWatches(at=0.0, resource=resource, how=action.drop_watches)
+        return faults.DropWatches(at=0.0, resource=resource, failure=action.drop_watches)
     if action.slow_watches is not None:
         return faults.SlowWatches(at=0.0, resource=resource, longest=action.slow_watches, seconds=lasts)
     if action.hold_watches:

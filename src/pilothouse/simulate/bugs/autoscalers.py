@@ -94,7 +94,7 @@ async def restart_in_a_quiet_minute(simulation: Simulation) -> None:
     await asyncio.sleep(120.0)
     check(await user.size() == 8, f"two minutes after the restart web has {await user.size()} replicas")
     await user.load(400)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 RESET_TIME = Bug(
@@ -135,7 +135,7 @@ async def five_minutes_without_a_change(simulation: Simulation) -> None:
     after = (await user.status()).get("lastScaleTime")
     check(await user.size() == size, "the size has changed")
     check(after == before, f"lastScaleTime has changed, and the size has not: {before}, {after}")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 STARTING_PODS = Bug(

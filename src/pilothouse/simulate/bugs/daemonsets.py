@@ -119,7 +119,7 @@ async def crash_after_create(simulation: Simulation, stale: bool) -> None:
         await asyncio.sleep(1.0)
         simulation.kill(down=1.0, stale=stale)
         await asyncio.sleep(5.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.nodes_with_pods() == [f"node-{number}" for number in range(4)], "not one pod is on each node")
     check(stale or only_invariant(simulation, DaemonSets).created == 4, "more than four pods were created")
 
@@ -153,7 +153,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
         await asyncio.sleep(310.0)
         await user.touch("after the expectation has expired")
         await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(only_invariant(simulation, DaemonSets).created == 4, "more than four pods were created")
 
 
@@ -188,7 +188,7 @@ async def nodes_cannot_be_listed(simulation: Simulation) -> None:
     desired = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
     check(desired == 4, f"without nodes {desired} pods are wanted")
     simulation.remove_rule(rule)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check([pod["metadata"]["uid"] for pod in await user.pods()] == before, "pods were replaced")
 
 
@@ -228,7 +228,7 @@ async def creates_fail(simulation: Simulation) -> None:
     simulation.remove_rule(rejected)
     # As long as the back-off of the queue had become by then, and its next doubling.
     await user.until_on(0, 1, 2, 3, seconds=60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 TAINT_GONE = Bug(
@@ -274,7 +274,7 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
     await asyncio.sleep(30.0)
     for name in names:
         await user.until_on(0, 1, 2, 3, app=name)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @TAINT_GONE.scenario(
@@ -304,7 +304,7 @@ async def watch_of_nodes(simulation: Simulation, mode: str) -> None:
             simulation.end_watches("nodes", "gone")
     for name in names:
         await user.until_on(0, 1, 2, 3, app=name)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 DELETED_NODE = Bug(
@@ -338,7 +338,7 @@ async def node_is_deleted(simulation: Simulation) -> None:
     await user.until_on(0, 1, 3)
     created = only_invariant(simulation, DaemonSets).created
     check(created <= 5, f"{created} pods were created")
-    await simulation.settle()
+    await simulation.run_until_idle()
     desired = (await user.request("GET", AGENT))["status"]["desiredNumberScheduled"]
     check(desired == 3, f"{desired} pods are wanted on three nodes")
 

@@ -96,7 +96,7 @@ async def old_set_was_changed(simulation: Simulation) -> None:
     await user.merge(f"{SETS}/{old['metadata']['name']}", note)
     await user.set_image("a")
     await user.expect("a")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @BACK_AND_FORTH.scenario("ten changes within a second", options=OPTIONS)
@@ -107,7 +107,7 @@ async def ten_changes(simulation: Simulation) -> None:
     for image in "bababababa":
         await user.set_image(image)
         await asyncio.sleep(0.01)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(len(await user.items(SETS)) == 2, "there are not two ReplicaSets")
     await user.expect("a", within=1.0)
 
@@ -133,16 +133,16 @@ async def name_is_anothers(simulation: Simulation) -> None:
     """Another ReplicaSet has the name that results from the hash of the template."""
     user = Owner(simulation.user)
     await user.create("a", replicas=0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     (replica_sets,) = await user.items(SETS)
     name = replica_sets["metadata"]["name"]
     await user.request("DELETE", WEB, {"propagationPolicy": "Foreground"})
-    await simulation.settle()
+    await simulation.run_until_idle()
     other = workload("ReplicaSet", name, labels={"app": "other"}, pod=pod_spec("z"), replicas=0)
     await user.request("POST", SETS, other)
     await user.create("a")
     await user.expect("a")
-    await simulation.settle()
+    await simulation.run_until_idle()
     deployment = await user.request("GET", WEB)
     check(deployment["status"].get("collisionCount") == 1, f"the status is {deployment['status']}")
 
@@ -178,7 +178,7 @@ async def every_template_has_the_same_hash(simulation: Simulation) -> None:
     for image in "bcd":
         await user.set_image(image)
         await user.expect(image)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 UPGRADE = Bug(
@@ -217,7 +217,7 @@ async def hash_of_another_release(simulation: Simulation) -> None:
     old = workload("ReplicaSet", "web-legacy", labels=labels, pod=pod, metadata=meta, replicas=REPLICAS)
     old["metadata"]["labels"] = labels
     await user.request("POST", SETS, old)
-    await simulation.settle()
+    await simulation.run_until_idle()
     names = sorted(replica_set["metadata"]["name"] for replica_set in await user.items(SETS))
     check(names == ["web-legacy"], f"{len(names)} ReplicaSets have the template of web: {names}")
 
@@ -253,7 +253,7 @@ async def resize_fails_once(simulation: Simulation) -> None:
     """The ReplicaSet is scaled manually, and the first attempt to correct it fails. Nobody else writes to it."""
     user = Owner(simulation.user)
     await user.create("a")
-    await simulation.settle()
+    await simulation.run_until_idle()
     (one,) = await user.items(SETS)
     path = f"{SETS}/{one['metadata']['name']}"
     simulation.add_rule(Rule(fail(500, "InternalError"), verb="update", resource="replicasets", subresource="", nth=1))
@@ -261,7 +261,7 @@ async def resize_fails_once(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
     size = (await user.request("GET", path))["spec"]["replicas"]
     check(size == REPLICAS, f"a minute after it was scaled by hand the ReplicaSet wants {size}, not {REPLICAS}")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 OUT_OF_SYNC = Bug(
@@ -304,9 +304,9 @@ async def scaled_by_hand(simulation: Simulation) -> None:
         check(count == REPLICAS, f"a minute later there are {count} pods of {REPLICAS}")
     await user.merge(f"{SETS}/{one['metadata']['name']}", {"spec": {"replicas": 7}})
     await user.merge(WEB, {"spec": {"replicas": 7}})
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.set_image("b")
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.images() == {"b": 7}, f"pods run {await user.images()}")
 
 
@@ -328,7 +328,7 @@ async def writes_fail(simulation: Simulation) -> None:
     (one,) = await user.items(SETS)
     if one["spec"]["replicas"] != 3:
         raise Violation(f"the Deployment wants 3, its ReplicaSet wants {one['spec']['replicas']}")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 BUGS = (OUT_OF_SYNC, BACK_AND_FORTH, COLLISION, UPGRADE, SHARED_CACHE, OLD_REVISIONS)

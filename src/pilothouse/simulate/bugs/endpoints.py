@@ -85,7 +85,7 @@ async def first_slice(simulation: Simulation) -> None:
         await asyncio.sleep(10.0)
     most = only_invariant(simulation, ServiceEndpoints).most_slices
     check(most <= 1, f"{most} slices at once")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @DUPLICATES.scenario(
@@ -107,7 +107,7 @@ async def grown_slices(simulation: Simulation) -> None:
         await asyncio.sleep(10.0)
     most = only_invariant(simulation, ServiceEndpoints).most_slices
     check(most <= 2, f"{most} slices at once")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 IGNORED_CHANGES = Bug(
@@ -145,7 +145,7 @@ async def emptied_and_deleted(simulation: Simulation) -> None:
     await asyncio.sleep(60.0)
     count = sum(len(endpoint_slice.get("endpoints") or []) for endpoint_slice in await user.items(SLICES))
     check(count == 6, f"a minute later {count} endpoints of 6 are in slices")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 STALE_ENDPOINTS = Bug(
@@ -190,7 +190,7 @@ async def not_ready_for_a_moment(simulation: Simulation) -> None:
     endpoints = await user.request("GET", f"{NAMESPACE}/endpoints/web")
     ready = sum(len(subset.get("addresses") or []) for subset in endpoints.get("subsets") or [])
     check(ready == 1, f"a minute later {ready} of 1 addresses are ready")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 BUGS = (DUPLICATES, IGNORED_CHANGES, STALE_ENDPOINTS)

@@ -73,7 +73,7 @@ async def owner_in_another_namespace(simulation: Simulation) -> None:
     await user.request("POST", f"{THERE}/configmaps", owned_by(owner, "good"))
     with simulation.held_watches("secrets"):
         await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(f"{HERE}/configmaps/bad") is None, "the child in the other namespace is still there")
     check(await user.get(f"{THERE}/configmaps/good") is not None, "the child of the living owner is gone")
 
@@ -96,7 +96,7 @@ async def owner_of_another_kind(simulation: Simulation) -> None:
     await user.request("POST", f"{HERE}/configmaps", owned_by(owner, "good"))
     with simulation.held_watches("secrets"):
         await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(f"{HERE}/configmaps/bad") is None, "the child that names a wrong kind is still there")
     check(await user.get(f"{HERE}/configmaps/good") is not None, "the child of the living owner is gone")
 

@@ -91,7 +91,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
     with simulation.held_watches("pods"):
         await user.create(run="20m", completions=1, parallelism=1)
         await asyncio.sleep(330.0)
-    await simulation.settle(quiet=2400.0)
+    await simulation.run_until_idle(quiet=2400.0)
     check(only_invariant(simulation, Jobs).created == 1, "more than one pod was created")
 
 
@@ -128,7 +128,7 @@ async def counted_pod_is_deleted(simulation: Simulation) -> None:
             raise AssertionError(f"no pod was counted: {names}")
         await user.request("DELETE", f"{PODS}/{counted[0]}", {"gracePeriodSeconds": 0})
         await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(only_invariant(simulation, Jobs).created == 2, "not two pods were created")
 
 
@@ -174,7 +174,7 @@ async def two_pods_more(simulation: Simulation) -> None:
     await asyncio.sleep(300.0)
     left = sorted({"more-1", "more-2"} & {pod["metadata"]["name"] for pod in await user.items(PODS)})
     check(not left, f"{left} still run, and {(await user.status()).get('succeeded')} of 3 have succeeded")
-    await simulation.settle()
+    await simulation.run_until_idle()
     status = await user.status()
     check((status["succeeded"], status.get("failed", 0)) == (3, 0), f"the status is {status}")
 
@@ -214,7 +214,7 @@ async def pods_end_with_an_error(simulation: Simulation, limit: int | None = Non
             break
     check(jobs.created == 7, f"{jobs.created} pods were created, not 7")
     check(simulation.env.monotonic() - began > 10 + 20 + 40 + 80 + 160 + 320, "they were created too fast")
-    await simulation.settle()
+    await simulation.run_until_idle()
     check((await user.status())["failed"] == 7, "not all of them were counted")
 
 
@@ -279,7 +279,7 @@ async def slow_to_stop(simulation: Simulation, policy: str, restarted: bool) -> 
     if restarted:
         simulation.kill(down=20.0)
     await user.delete(policy)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(WORK) is None, "the Job is still there")
     left = await user.finalizers()
     check(first["metadata"]["name"] not in left, f"the pod is still there: {left}")
@@ -327,7 +327,7 @@ async def deleted_while_pods_end(simulation: Simulation, policy: str, hold: str)
     with simulation.held_watches(hold):
         await user.delete(policy)
         await asyncio.sleep(90.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(WORK) is None, "the Job is still there")
     left = await user.finalizers()
     check(not left, f"these pods are left: {left}")
@@ -372,7 +372,7 @@ async def patches_are_rejected(simulation: Simulation) -> None:
     await asyncio.sleep(120.0)
     left = await user.items(PODS)
     check(not left, f"patches succeed again, and two minutes later {len(left)} pods are left")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @STUCK_FINALIZER.scenario("patches are rejected, then a restart", options=OPTIONS, invariants=unbounded)
@@ -390,7 +390,7 @@ async def rejected_then_restarted(simulation: Simulation) -> None:
     simulation.remove_rule(rejection)
     await asyncio.sleep(120.0)
     check(not await user.items(PODS), "the pods are still there")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 FOREIGN_FINALIZER = Bug(
@@ -472,7 +472,7 @@ async def deleted_and_created_again(simulation: Simulation) -> None:
         await user.create(run="2s", completions=2, parallelism=2)
     await asyncio.sleep(60.0)
     check((await user.status()).get("succeeded"), "a minute later the second Job has no pods")
-    await simulation.settle()
+    await simulation.run_until_idle()
     check((await user.status())["succeeded"] == 2, f"the status is {await user.status()}")
 
 
@@ -487,7 +487,7 @@ async def status_on_its_way(simulation: Simulation) -> None:
     await user.create(run="2s", completions=2, parallelism=2)
     await asyncio.sleep(60.0)
     simulation.remove_rule(slow)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check((await user.status())["succeeded"] == 2, f"the status is {await user.status()}")
 
 

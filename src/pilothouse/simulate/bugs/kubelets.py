@@ -48,7 +48,7 @@ class Kubelet:
         they use WatchList, which is consistent."""
         simulation, name = self._simulation, self._name
         self.reported.clear()
-        wiring = Wire(simulation.env, name, simulation.story, simulation.store, observer=self._observe)
+        wiring = Wire(simulation.env, name, simulation.log, simulation.store, observer=self._observe)
         if behind:
             wiring.replica, wiring.streams = simulation.replica, streams
 
@@ -137,8 +137,8 @@ async def manager_with_old_lists(simulation: Simulation) -> None:
     simulation.kill(stale=True)
     await asyncio.sleep(10.0)
     check({pod["metadata"]["uid"] for pod in await user.items(PODS)} == uids, "pods were replaced")
-    simulation.heal()
-    await simulation.settle()
+    simulation.end_faults()
+    await simulation.run_until_idle()
 
 
 BUGS = (OLD_SERVER,)

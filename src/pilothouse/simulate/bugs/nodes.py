@@ -106,7 +106,7 @@ async def taint_goes(simulation: Simulation) -> None:
         await asyncio.sleep(60.0)
         check(await user.get(f"{PODS}/p") is not None, "the pod was removed, and its kubelet has not stopped it")
     await machines.restore("node-0")
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(f"{PODS}/p") is None, "the pod is still there")
 
 
@@ -171,7 +171,7 @@ async def new_node(simulation: Simulation) -> None:
         await user.request("POST", NODES, {"metadata": {"name": "node-new"}})
         await start_pod(user, "first", node="node-new")
         await asyncio.sleep(120.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(f"{PODS}/first") is not None, "the pod of the new node is gone")
 
 
@@ -212,7 +212,7 @@ async def first_pod_of_a_node(simulation: Simulation) -> None:
         await machines.untaint("node-0", "agent-not-ready")
         await start_pod(user, "first")
         await asyncio.sleep(20.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(await user.get(f"{PODS}/first") is not None, "the first pod is gone")
 
 
@@ -263,7 +263,7 @@ async def pod_that_comes_back(simulation: Simulation) -> None:
         if await user.get(f"{PODS}/web-0") is not None:
             raise Violation("after 40 s web-0 is still on node-0, whose taint it tolerates for 30 s")
         await machines.untaint("node-0", "a")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 NOT_CANCELLED = Bug(
@@ -312,7 +312,7 @@ async def one_taint_of_two_goes(simulation: Simulation) -> None:
     await machines.untaint("node-0", "not-ready")
     await asyncio.sleep(60.0)
     check(await user.get(f"{PODS}/p") is not None, "the pod was evicted")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 BUGS = (OLD_TAINT, MIRROR_PODS, UNKNOWN_NODE, STALE_TAINT, BY_NAME, NOT_CANCELLED)

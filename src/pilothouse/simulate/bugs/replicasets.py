@@ -83,7 +83,7 @@ async def lag_of_more_than_five_minutes(simulation: Simulation) -> None:
         await asyncio.sleep(310.0)
         await user.touch("after the expectation has expired")
         await asyncio.sleep(60.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 @STALE_CACHE.scenario(
@@ -141,7 +141,7 @@ async def first_create_times_out(simulation: Simulation) -> None:
     user = Owner(simulation.user)
     await user.create(1)
     await user.expect(1)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 SLOW_CACHE = Bug(
@@ -170,7 +170,7 @@ async def synced_too_early(simulation: Simulation) -> None:
         await asyncio.sleep(1.0)
         await user.touch("too early")
         await asyncio.sleep(1.0)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 FOREIGN_EVENTS = Bug(
@@ -218,7 +218,7 @@ async def deleted_by_hand(simulation: Simulation) -> None:
         live = [pod for pod in await user.items(PODS) if "deletionTimestamp" not in pod["metadata"]]
         check(live, "no pod of web is left, 2 are wanted")
     simulation.remove_rule(slow)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 REJECTED_PODS = Bug(
@@ -295,7 +295,7 @@ async def ends_while_the_watch_is_broken(simulation: Simulation) -> None:
         await user.request("DELETE", f"{PODS}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
         simulation.end_watches("pods", "gone")
     await user.expect(1)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 BUGS = (STALE_CACHE, CREATE_TIMEOUT, SLOW_CACHE, FOREIGN_EVENTS, REJECTED_PODS, PHANTOM)

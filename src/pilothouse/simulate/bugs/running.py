@@ -122,10 +122,10 @@ def _run(
         failure=failure,
         expected=expected,
         why=simulation.explained().strip().splitlines()[1:] if failure else [],
-        log=simulation.story.last(LINES).splitlines() if failure else [],
+        log=simulation.log.last(LINES).splitlines() if failure else [],
         seconds=round(ended, 3),
-        writes=simulation.story.writes,
-        digest=simulation.story.digest,
+        writes=simulation.log.writes,
+        digest=simulation.log.digest,
     )
     return outcome, recorded
 

@@ -122,12 +122,12 @@ async def first_pod_is_deleted(simulation: Simulation, strategy: Doc) -> None:
     """The update has started with the last pod; the first pod is deleted manually."""
     user = Owner(simulation.user)
     await user.create("a", updateStrategy=strategy)
-    await simulation.settle()
+    await simulation.run_until_idle()
     await user.set_image("b")
     await asyncio.sleep(0.5)
     await user.request("DELETE", f"{PODS}/web-0", {})
     await user.expect("b")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 FLIP = Bug(
@@ -167,12 +167,12 @@ async def ten_changes(simulation: Simulation) -> None:
     """B, A, B, A, … as fast as possible; the last template is A, and its revision is used again."""
     user = Owner(simulation.user)
     await user.create("a")
-    await simulation.settle()
+    await simulation.run_until_idle()
     for image in "bababababa":
         await user.set_image(image)
         await asyncio.sleep(0.01)
     await user.expect("a")
-    await simulation.settle()
+    await simulation.run_until_idle()
     check(len(await user.items(REVISIONS)) == 2, "there are not two revisions")
 
 
@@ -256,10 +256,10 @@ async def revisions_not_listed(simulation: Simulation) -> None:
     """kubernetes#56355: the manager is restarted while revisions cannot be listed, and the template changes."""
     user = Owner(simulation.user)
     await user.create("a")
-    await simulation.settle()
+    await simulation.run_until_idle()
     for image in "bc":
         await user.set_image(image)
-        await simulation.settle()
+        await simulation.run_until_idle()
     with simulation.held_watches("controllerrevisions"):
         simulation.kill(down=1.0)
         await asyncio.sleep(10.0)
@@ -300,7 +300,7 @@ async def revision_by_hand(simulation: Simulation) -> None:
     """The only revision is equivalent to the template, but lacks the defaults of the API server."""
     user = Owner(simulation.user)
     created = await user.create("a", replicas=0)
-    await simulation.settle()
+    await simulation.run_until_idle()
     (first,) = await user.items(REVISIONS)
     await user.request("DELETE", f"{REVISIONS}/{first['metadata']['name']}", {})
     template = {"$patch": "replace", "metadata": {"labels": {"app": "web"}, "creationTimestamp": None}}
@@ -314,7 +314,7 @@ async def revision_by_hand(simulation: Simulation) -> None:
     await asyncio.sleep(120.0)
     names = sorted(revision["metadata"]["name"] for revision in await user.items(REVISIONS))
     check(names == ["web-by-hand"], f"{len(names)} revisions have the template of web: {names}")
-    await simulation.settle()
+    await simulation.run_until_idle()
     status = (await user.request("GET", WEB))["status"]
     check(status["currentRevision"] == status["updateRevision"] == "web-by-hand", f"the status is {status}")
 
@@ -398,7 +398,7 @@ async def every_template_has_the_same_hash(simulation: Simulation) -> None:
     for image in "bc":
         await user.set_image(image)
         await user.expect(image)
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 CYCLING = Bug(
@@ -437,7 +437,7 @@ async def watch_of_nodes_stands_still(simulation: Simulation) -> None:
             await asyncio.sleep(0.5)
             created.update((pod["metadata"]["uid"], None) for pod in await user.items(PODS))
         check(len(created) == 1, f"web-0 was created {len(created)} times in two minutes")
-    await simulation.settle()
+    await simulation.run_until_idle()
 
 
 RESYNC = Bug(

@@ -10,7 +10,7 @@ import msgspec
 
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.sim import Origin, Simulation
-from pilothouse.sim.story import CURRENT
+from pilothouse.sim.run_log import CURRENT
 from pilothouse.simulate.readiness import TimesToReady, Wait
 from pilothouse.simulate.recording import structs
 from pilothouse.simulate.recording.clients import client_name
@@ -70,8 +70,8 @@ class Recorder:
         self._handlers = {**self._workloads.handlers, "/nodes": self._nodes.changed, "/events": self._events.changed}
         self._requests = RateSeries(most_names=MAX_CLIENTS)
         self._writes: dict[tuple[str, str], list[int]] = {}
-        if simulation.story.writes:
-            self._writes[START, ALL] = [simulation.story.writes, 0, 0]
+        if simulation.log.writes:
+            self._writes[START, ALL] = [simulation.log.writes, 0, 0]
         self._queues: dict[str, StepSeries] = {}
         self._unsampled = 0
         self._next_sample = 0.0
@@ -80,7 +80,7 @@ class Recorder:
         self._clients: dict[tuple[str, str], str] = {}
         self._read_existing()
         simulation.store.on_commit.append(self._committed)
-        simulation.story.on_request.append(self._requested)
+        simulation.log.on_request.append(self._requested)
 
     @property
     def now(self) -> float:
@@ -118,7 +118,7 @@ class Recorder:
     def finish(self, *, failure: str = "") -> structs.Recording:
         """Stop, and return the recording. ``failure`` is the failure of the run, if any."""
         self._simulation.store.on_commit.remove(self._committed)
-        self._simulation.story.on_request.remove(self._requested)
+        self._simulation.log.on_request.remove(self._requested)
         self._times.on_end.remove(self._wait_ended)
         now = self.now
         for wait in self._times.waiting():
@@ -142,7 +142,7 @@ class Recorder:
             seconds=round(now, 3),
             zero=round(self._zero, 3),
             failure=failure,
-            digest=self._simulation.story.digest,
+            digest=self._simulation.log.digest,
             time_to_ready=self._durations.percentiles(),
             workloads=workloads,
             more_workloads=more_workloads,

@@ -107,7 +107,7 @@ class WorkloadTracker:
         """The desired number of pods."""
         return self._desired.value
 
-    def desire(self, at: float, uid: str, pods: int) -> None:
+    def set_desired(self, at: float, uid: str, pods: int) -> None:
         """Set the desired number of pods of the owner with this uid."""
         if pods:
             self._parts[uid] = pods
@@ -116,7 +116,7 @@ class WorkloadTracker:
         self._desired.set(at, sum(self._parts.values()))
         self._recount(at)
 
-    def demand(self, at: float, demands: list[Demand]) -> None:
+    def set_requirements(self, at: float, demands: list[Demand]) -> None:
         """Replace the requirements."""
         names = {demand.name: demand.least for demand in demands[:MAX_BOUNDS]}
         for name, least in names.items():
@@ -129,7 +129,7 @@ class WorkloadTracker:
                 bound.least.set(at, 0)
         self._recount(at)
 
-    def revise(self, at: float, revision: str, number: int) -> None:
+    def set_revision_number(self, at: float, revision: str, number: int) -> None:
         """Set the number of a revision. The revision with the highest number is rolled out."""
         tracker = self._revision(revision, at)
         if str(number) not in tracker.numbers:

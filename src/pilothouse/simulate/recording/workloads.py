@@ -91,9 +91,9 @@ class Workloads:
             self._by_uid.pop(uid, None)
             self._owners.pop(uid, None)
             if tracker is not None:
-                tracker.desire(write.at, uid, 0)
+                tracker.set_desired(write.at, uid, 0)
                 if tracker.kind == kind:
-                    tracker.demand(write.at, [])
+                    tracker.set_requirements(write.at, [])
                     tracker.delete(write.at)
             return
         if tracker is None:
@@ -104,9 +104,9 @@ class Workloads:
             number = (owner.metadata.annotations or {}).get(_REVISION, "")
             revision = (owner.metadata.labels or {}).get("pod-template-hash", "")
             if number.isdecimal() and len(number) < 10:
-                tracker.revise(write.at, revision, int(number))
+                tracker.set_revision_number(write.at, revision, int(number))
             return
-        tracker.desire(write.at, uid, _desired(kind, owner))
+        tracker.set_desired(write.at, uid, _desired(kind, owner))
         if tracker.kind == kind:
             self._demand(write.at, tracker, owner)
 
@@ -141,7 +141,7 @@ class Workloads:
             # Pods of a StatefulSet are labelled with the name of their revision, those of a DaemonSet with its hash.
             labels = revision.metadata.labels or {}
             name = labels.get("controller-revision-hash") if tracker.kind == "DaemonSet" else revision.metadata.name
-            tracker.revise(write.at, name or revision.metadata.name, revision.revision)
+            tracker.set_revision_number(write.at, name or revision.metadata.name, revision.revision)
 
     # Budgets
 
@@ -168,7 +168,7 @@ class Workloads:
                 if budget.selector.matches(tracker.labels):
                     demand = budget_demand(name, budget.spec, tracker.desired)
                     demands += [demand] if demand is not None else []
-        tracker.demand(at, demands)
+        tracker.set_requirements(at, demands)
 
     # Pods
 

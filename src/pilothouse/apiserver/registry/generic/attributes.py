@@ -29,7 +29,7 @@ class AttributeCache:
         self._indexes: dict[str, _Index] = {}
         self._recent: dict[tuple[AttributeReader, str], tuple[int, Attributes]] = {}
 
-    def at(self, reader: AttributeReader, key: str, revision: int, value: bytes) -> Attributes:
+    def at_revision(self, reader: AttributeReader, key: str, revision: int, value: bytes) -> Attributes:
         """The attributes of an object at a revision. The last revision of each object is cached: the state after one
         change is the state before the next, which watches also need."""
         entry = self._recent.get((reader, key))
@@ -42,7 +42,7 @@ class AttributeCache:
             self._recent[reader, key] = (revision, attributes)
         return attributes
 
-    def of(self, prefix: str, reader: AttributeReader, record: Record) -> Attributes:
+    def current(self, prefix: str, reader: AttributeReader, record: Record) -> Attributes:
         """The attributes of a current record of the resource with that storage prefix."""
         readers = self._current.get(prefix)
         if readers is None:
@@ -73,7 +73,7 @@ class AttributeCache:
         if index is None:
             index = self._indexes[prefix] = _Index(field, reader)
             for record in self._store.list(prefix).records:
-                index.put(record.key, self.of(prefix, reader, record).field(field))
+                index.put(record.key, self.current(prefix, reader, record).field(field))
         return index.keys(value)
 
     def _on_commit(self, prefix: str, changes: list[Change]) -> None:

@@ -1,6 +1,6 @@
 """The log of a run: all requests and committed writes, in order, with their origin.
 
-Transports (``connection``) and the store write to a ``Story``. It keeps the last lines for the report of a failed run,
+Transports (``connection``) and the store write to a ``RunLog``. It keeps the last lines for the report of a failed run,
 and a digest of all writes for comparisons.
 """
 
@@ -47,7 +47,7 @@ CURRENT: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("current
 """The current request. Commits in memory happen within it, which gives each commit its origin."""
 
 
-class Story:
+class RunLog:
     """The log of one run."""
 
     def __init__(self, env: Env, nodes: int = 0) -> None:
