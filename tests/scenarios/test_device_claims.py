@@ -200,7 +200,7 @@ async def test_devices_are_allocated_once_and_before_pods_are_bound(simulation: 
     user = SchedulerOwner(simulation)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), user.run_actions(30))
-    simulation.heal()
+    simulation.end_faults()
     await asyncio.sleep(60.0)
     await check_and_delete_everything(simulation, user)
     _claims, allocations = simulation.invariants
