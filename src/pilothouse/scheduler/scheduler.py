@@ -241,10 +241,6 @@ class Scheduler:
             if pod_info is not None and (pod_claims is None or pod_claims.pod_info is not pod_info):
                 pod_info.delegated_resources = dynamic_resources.delegated_resources(pod_info)
                 pod_claims = dynamic_resources.pre_filter(pod_info) if dynamic_resources.involves(pod_info) else None
-                if pod_claims is not None:
-                    await pod_claims.compile_selectors()
-                    if self._pods.cache.get(queued_pod.key) is not pod:
-                        continue
             if pod_claims is not None:
                 pod_claims.begin_pass()
             first_node, self._framework.pod_claims = self._algorithm.next_start_node_index, pod_claims

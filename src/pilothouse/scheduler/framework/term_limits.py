@@ -11,7 +11,7 @@ from pilothouse.api.meta import LabelSelector
 from pilothouse.scheduler.framework.status import Status
 
 MAX_TERMS = 128
-"""Terms of inter-pod affinity and anti-affinity together, and topology spread constraints."""
+"""Terms of inter-pod affinity and anti-affinity together, topology spread constraints, and resource claims."""
 MAX_REQUIREMENTS = 4096
 """Labels, expressions and values of their selectors, and the namespaces of terms."""
 
@@ -41,6 +41,13 @@ def too_many_constraints(spec: PodSpec) -> Status | None:
         return _status("PodTopologySpread", len(constraints), "topology spread constraints", MAX_TERMS)
     requirements = sum(_requirements((one.label_selector,)) + len(one.match_label_keys) for one in constraints)
     return _too_many_requirements("PodTopologySpread", requirements, "topology spread constraints")
+
+
+def too_many_resource_claims(spec: PodSpec) -> Status | None:
+    """The status of a pod with more resource claims than the limit."""
+    if len(spec.resource_claims) <= MAX_TERMS:
+        return None
+    return _status("DynamicResources", len(spec.resource_claims), "resource claims", MAX_TERMS)
 
 
 def _too_many_requirements(plugin: str, requirements: int, of: str) -> Status | None:

@@ -15,7 +15,11 @@ from pilothouse.machinery.labels import NOTHING, Requirement, Selector, Selector
 from pilothouse.machinery.names import object_key
 from pilothouse.machinery.quantities import parse_quantity
 from pilothouse.scheduler.framework.status import Status
-from pilothouse.scheduler.framework.term_limits import too_many_affinity_terms, too_many_constraints
+from pilothouse.scheduler.framework.term_limits import (
+    too_many_affinity_terms,
+    too_many_constraints,
+    too_many_resource_claims,
+)
 from pilothouse.semantics.nodes import PREFER_NO_SCHEDULE, untolerated_taint
 from pilothouse.semantics.pods import effective_requests, host_ports, is_pod_level
 from pilothouse.semantics.volumes import claim_names, ephemeral_claim_name
@@ -244,6 +248,8 @@ class PodInfo:
         elif spec.topology_spread_constraints:
             self.hard_constraints = _constraints(pod, "DoNotSchedule")
             self.soft_constraints = _constraints(pod, "ScheduleAnyway")
+        if spec.resource_claims and (excess := too_many_resource_claims(spec)) is not None:
+            self.too_many_terms = excess
         self.claim_names: tuple[str, ...] = ()
         self.ephemeral_claim_names: tuple[str, ...] = ()
         """The claims of generic ephemeral volumes, which are also in ``claim_names``."""

@@ -440,6 +440,23 @@ async def test_other_tasks_run_while_devices_are_searched(world: World, monkeypa
     assert max(spent) < 2 * pod_claims.PASS_UNITS
 
 
+async def test_a_pod_with_too_many_claims_is_not_scheduled(world: World) -> None:
+    await create_pod(world, "p", *(f"c{number}" for number in range(129)))
+    await asyncio.sleep(1)
+    _reason, message = await why(world)
+    assert "the pod has 129 resource claims, and at most 128 are supported" in message
+
+
+async def test_selectors_are_compiled_while_other_tasks_run(world: World) -> None:
+    """The first of many expressions excludes the device."""
+    await create_slice(world, *devices("d1"))
+    many = [f'device.driver == "{number}"' for number in range(32)]
+    await create_claim(world, request("r", "any", 1, *many))
+    await create_pod(world)
+    await asyncio.sleep(1)
+    assert await why(world) == ("Unschedulable", CANNOT.format(1))
+
+
 async def test_claims_are_ignored_if_the_server_has_none(env: Env, world_without_scheduler: World) -> None:
     world = world_without_scheduler
     world.scheduler_faults.add(Rule(fail(404, "NotFound"), verb="list", resource="resourceclaims"))

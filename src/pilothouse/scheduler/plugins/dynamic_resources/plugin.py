@@ -9,8 +9,9 @@ from pilothouse.cel.limits import GetEvaluator
 from pilothouse.client import Client
 from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.runtime import InformerFactory
+from pilothouse.runtime import InformerFactory, object_key
 from pilothouse.scheduler.framework.status import Status
+from pilothouse.scheduler.framework.term_limits import too_many_resource_claims
 from pilothouse.scheduler.framework.types import PodInfo
 from pilothouse.scheduler.plugins.dynamic_resources import NAME
 from pilothouse.scheduler.plugins.dynamic_resources.device_class_resolver import DEVICE_CLASS_PREFIX
@@ -57,7 +58,7 @@ class DynamicResources:
 
     def involves(self, pod_info: PodInfo) -> bool:
         """Whether the filters depend on claims of the pod, or on one for its extended resources."""
-        if not self.manager.enabled:
+        if not self.manager.enabled or pod_info.too_many_terms is not None:
             return False
         return bool(pod_info.pod.spec.resource_claims) or bool(self.delegated_resources(pod_info))
 
@@ -73,6 +74,8 @@ class DynamicResources:
 
     def may_enqueue(self, pod: Pod) -> bool:
         """Whether the claims of a pod exist, so that it can be scheduled."""
+        if too_many_resource_claims(pod.spec) is not None:
+            return True  # it is rejected with a message
         if not self.manager.started:
             self.needed.set()
             return False
@@ -131,7 +134,7 @@ class DynamicResources:
             claims, extended = [], None
         if self._selectors is None:
             self._selectors = selectors.CompiledSelectors(self._get_evaluator)
-        pod_selectors, manager = selectors.PodSelectors(), self.manager
+        pod_selectors, manager = selectors.PodSelectors(self._selectors), self.manager
         work = types.Work(pod_claims.MAX_UNITS)
         return pod_claims.PodClaims(
             pod_info,
@@ -194,15 +197,14 @@ class DynamicResources:
 
     def is_schedulable_after_claim_change(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         """Whether a claim of the pod was added or its status changed, or devices became available."""
-        try:
-            claims = self._pod_resource_claims(pod)
-        except ClaimsNotReady:
-            return False
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
-            return True
-        if all(claim.metadata.uid != new.metadata.uid for claim in claims):
+            return self.may_enqueue(pod)
+        # What is cheap is checked first: this is called for every waiting pod.
+        if old is not None and old.status == new.status:
             return False
-        return old is None or old.status != new.status
+        if pod.metadata.namespace != new.metadata.namespace or object_key(new.metadata) not in self.claim_keys(pod):
+            return False
+        return self.may_enqueue(pod)
 
 
 def is_fit_after_class_change(pod_info: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:

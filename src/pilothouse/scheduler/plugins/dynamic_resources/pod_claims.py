@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from pilothouse.api.core import Node
-from pilothouse.api.resource import AllocationResult, DeviceRequest, ResourceClaim
+from pilothouse.api.resource import AllocationResult, ResourceClaim
 from pilothouse.cel.limits import Busy
 from pilothouse.scheduler.framework.status import Status
 from pilothouse.scheduler.framework.types import NodeInfo, PodInfo
@@ -29,6 +29,7 @@ from pilothouse.scheduler.plugins.dynamic_resources.selectors import CompiledSel
 from pilothouse.scheduler.plugins.dynamic_resources.structured.allocator import Allocator, Search
 from pilothouse.scheduler.plugins.dynamic_resources.structured.types import (
     AllocationError,
+    Compilation,
     Evaluation,
     FailedAllocationOnNode,
     SelectorResult,
@@ -73,7 +74,7 @@ class _Filtered(msgspec.Struct):
     status: Status | None
     allocation: NodeAllocation | None = None
     search: Search | None = None
-    evaluation: Evaluation | None = None
+    waits_for: Evaluation | Compilation | None = None
     """What the search waits for."""
 
 
@@ -118,29 +119,6 @@ class PodClaims:
     def extended_claim(self) -> ResourceClaim | None:
         """The claim for extended resources, without requests as long as it is not written."""
         return self.claims[self.extended_index] if self.extended_index >= 0 else None
-
-    async def compile_selectors(self) -> None:
-        """Compile what the filters evaluate."""
-        expressions: dict[str, None] = {}
-        for index in self._to_allocate:
-            for request in self.claims[index].spec.devices.requests:
-                self._add_expressions(request, expressions)
-        for resource in self.pod_info.extended_resources:
-            device_class = self._classes.device_class(resource)
-            if device_class is not None and self.extended_claim is not None:
-                self._add_class_expressions(device_class.metadata.name, expressions)
-        if expressions:
-            self._selectors.compiled = await _not_busy(lambda: self._compiler.compile(expressions))
-
-    def _add_expressions(self, request: DeviceRequest, expressions: dict[str, None]) -> None:
-        for one in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
-            self._add_class_expressions(one.device_class_name, expressions)
-            expressions |= dict.fromkeys(selector.cel.expression for selector in one.selectors if selector.cel)
-
-    def _add_class_expressions(self, name: str, expressions: dict[str, None]) -> None:
-        device_class = self._allocator.get_class(name)
-        if device_class is not None:
-            expressions |= dict.fromkeys(one.cel.expression for one in device_class.spec.selectors if one.cel)
 
     # Filter
 
@@ -233,12 +211,12 @@ class PodClaims:
         if self.error:
             filtered.status = FAILED
             return
-        if self._units <= 0 or filtered.evaluation is not None:
+        if self._units <= 0 or filtered.waits_for is not None:
             self.pending[node_name] = filtered
             return
         before = work.spent
         try:
-            filtered.evaluation = search.run(self._units)
+            filtered.waits_for = search.run(self._units)
         except FailedAllocationOnNode as error:
             self._end(filtered, Status(NAME, (str(error),), unresolvable=True))
             return
@@ -268,16 +246,21 @@ class PodClaims:
         for node_name, filtered in list(self.pending.items()):
             while filtered.search is not None and not self.error:
                 await asyncio.sleep(0)
-                if filtered.evaluation is not None:
-                    filtered.search.evaluated(await self._evaluate(filtered.evaluation))
-                    filtered.evaluation = None
+                if filtered.waits_for is not None:
+                    result = await self._evaluate(filtered.waits_for)
+                    filtered.search.evaluated(result)
+                    filtered.waits_for = None
                 self._units = PASS_UNITS
                 self._continue(node_name, filtered)
             if self.error:
                 return
 
-    async def _evaluate(self, evaluation: Evaluation) -> SelectorResult:
-        return await _not_busy(lambda: self._compiler.evaluate(evaluation))
+    async def _evaluate(self, waits_for: Evaluation | Compilation) -> SelectorResult | None:
+        if isinstance(waits_for, Evaluation):
+            return await _not_busy(lambda: self._compiler.evaluate(waits_for))
+        expression = waits_for.expression
+        self._selectors.compiled[expression] = await _not_busy(lambda: self._compiler.compile(expression))
+        return None
 
     # Score
 

@@ -1,6 +1,6 @@
 """Evaluates the CEL selectors of claims and classes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -8,15 +8,22 @@ import msgspec
 from pilothouse.api.resource import Device, DeviceAttribute
 from pilothouse.cel.limits import COST_EXCEEDED, MAX_INLINE_WORK, EvaluationError, GetEvaluator
 from pilothouse.env.lazy import lazy_imports
-from pilothouse.scheduler.plugins.dynamic_resources.structured.types import Evaluation, SelectorResult, Work
+from pilothouse.scheduler.plugins.dynamic_resources.structured.types import (
+    Compilation,
+    Evaluation,
+    SelectorResult,
+    Work,
+)
 
 with lazy_imports():
     from pilothouse.cel import devices as cel_devices
     from pilothouse.cel import work as cel_work
 
 _MAX_COMPILED = 256
-_EVALUATION_UNITS, _WORK_PER_UNIT = 50, 10
-"""Of the search: for any evaluation, and for the estimate of its maximum (``cel.work``)."""
+_COMPILATION_UNITS, _EVALUATION_UNITS, _LONG_EVALUATION_UNITS = 5_000, 50, 200_000
+"""Of the search."""
+_WORK_PER_UNIT = 10
+"""The work of an evaluation (``cel.work``) that is a unit of the search."""
 _MAX_BOUND = 10 * MAX_INLINE_WORK
 """The maximum work of an evaluation on the event loop if there is no other process, about 25 ms."""
 
@@ -28,17 +35,19 @@ class CompiledSelectors:
         self._get_evaluator = get_evaluator
         self._compiled: dict[str, cel_devices.Selector | str] = {}
 
-    async def compile(self, expressions: Iterable[str]) -> "Mapping[str, cel_devices.Selector | str]":
-        """The expressions and their compiled form, or the error. Raises ``Busy``."""
-        found: dict[str, cel_devices.Selector | str] = {}
-        for expression in expressions:
-            compiled = self._compiled.pop(expression, None)
-            if compiled is None:
-                compiled = await cel_devices.compile_selector(expression, self._get_evaluator)
-            found[expression] = self._compiled[expression] = compiled
-        while len(self._compiled) > _MAX_COMPILED:
+    def get(self, expression: str) -> "cel_devices.Selector | str | None":
+        """The same, if it was compiled lately."""
+        return self._compiled.get(expression)
+
+    async def compile(self, expression: str) -> "cel_devices.Selector | str":
+        """The compiled form of an expression, or the error. Raises ``Busy``."""
+        compiled = self._compiled.pop(expression, None)
+        if compiled is None:
+            compiled = await cel_devices.compile_selector(expression, self._get_evaluator)
+        self._compiled[expression] = compiled
+        if len(self._compiled) > _MAX_COMPILED:
             del self._compiled[next(iter(self._compiled))]
-        return found
+        return compiled
 
     async def evaluate(self, evaluation: Evaluation) -> SelectorResult:
         """Evaluate off the event loop, if there is a process for it. Raises ``Busy``."""
@@ -61,13 +70,19 @@ class _Values(msgspec.Struct, frozen=True):
 class PodSelectors:
     """The compiled selectors of the claims of one pod, and the values of the devices that they were evaluated with."""
 
-    def __init__(self) -> None:
-        self.compiled: Mapping[str, cel_devices.Selector | str] = {}
+    def __init__(self, compiled: CompiledSelectors) -> None:
+        self._shared = compiled
+        self.compiled: dict[str, cel_devices.Selector | str] = {}
         self._values: dict[tuple[str, int], _Values] = {}
 
-    def matches(self, expression: str, device: Device, driver: str, work: Work) -> SelectorResult | Evaluation:
+    def matches(
+        self, expression: str, device: Device, driver: str, work: Work
+    ) -> SelectorResult | Evaluation | Compilation:
         """``structured.types.Selectors``."""
-        selector = self.compiled.get(expression, "it has changed")
+        selector = self.compiled.get(expression) or self._shared.get(expression)
+        if selector is None:
+            work.charge(_COMPILATION_UNITS)
+            return Compilation(expression)
         if isinstance(selector, str):
             return f"CEL compile error: {selector}"
         key = driver, id(device)
@@ -81,6 +96,7 @@ class PodSelectors:
         variables = selector.variables(known.values)
         units = selector.program.work(variables, known.extent)
         if units > MAX_INLINE_WORK:
+            work.charge(_LONG_EVALUATION_UNITS)
             return Evaluation(selector.program, variables)
         work.charge(_EVALUATION_UNITS + units // _WORK_PER_UNIT)
         return _evaluate(selector.program, variables)

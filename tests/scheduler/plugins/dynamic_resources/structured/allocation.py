@@ -137,7 +137,7 @@ def search(
     for number, result in enumerate(allocated):
         one = msgspec.convert({"driver": "a", "pool": "pool", **result}, AllocatedDevice)
         state.put(str(number), AllocationResult(devices=DeviceAllocation(results=(one,))))
-    selectors = PodSelectors()
+    selectors = PodSelectors(_COMPILED)
     claims, by_name = list(claims), {name: _class(name, one) for name, one in classes.items()}
     selectors.compiled = {one: _compiled(one) for one in _expressions([claims, list(classes.values())])}
     views = [msgspec.convert(one, ResourceSlice) for one in slices]
@@ -184,4 +184,4 @@ def _expressions(value: Any) -> Iterable[str]:
 
 @lru_cache
 def _compiled(expression: str) -> Any:
-    return asyncio.run(_COMPILED.compile([expression]))[expression]
+    return asyncio.run(_COMPILED.compile(expression))

@@ -4,8 +4,8 @@ An exhaustive search: one claim after the other, for each of its requests one de
 pools, slices and devices. If a device cannot be found, the previous choice is revised. The first solution is used.
 
 ``Search`` runs in steps. Its frames are generators on a stack of its own, since a pod may have more devices than
-Python's stack has room for. A frame yields another frame, whose result it then receives; ``None`` to pause; or an
-``Evaluation``.
+Python's stack has room for. A frame yields another frame, whose result it then receives; ``None`` to pause; or a
+``Compilation`` or ``Evaluation``.
 """
 
 import enum
@@ -29,7 +29,7 @@ from pilothouse.scheduler.plugins.dynamic_resources.structured.consumable_capaci
     fits_capacity,
     subtract_capacity,
 )
-from pilothouse.scheduler.plugins.dynamic_resources.structured.counters import Counters
+from pilothouse.scheduler.plugins.dynamic_resources.structured.counters import Available, Counters
 from pilothouse.scheduler.plugins.dynamic_resources.structured.pools import (
     Pool,
     PoolCache,
@@ -50,6 +50,7 @@ from pilothouse.scheduler.plugins.dynamic_resources.structured.results import al
 from pilothouse.scheduler.plugins.dynamic_resources.structured.types import (
     AllocatedState,
     AllocationError,
+    Compilation,
     DeviceID,
     Evaluation,
     FailedAllocationOnNode,
@@ -63,7 +64,7 @@ from pilothouse.semantics.devices import tolerates
 
 MAX_RESULTS = 32
 """Devices of a claim (``AllocationResultsMaxSize``)."""
-_FRAME_UNITS, _DEVICE_UNITS = 10, 5
+_FRAME_UNITS, _REQUEST_UNITS, _DEVICE_UNITS, _CAPACITY_UNITS, _CONSTRAINT_UNITS = 10, 10, 5, 4, 2
 _PREVENTING_EFFECTS = ("NoExecute", "NoSchedule")
 
 Frame = Generator[Any, Any, Any]
@@ -79,7 +80,7 @@ _SelectorKey = tuple[str, str, int]
 class _Undecided(Exception):  # not an error: the caller tries again
     """Selectors cannot be evaluated now: a pause is due, or an evaluation is needed."""
 
-    def __init__(self, key: _SelectorKey, evaluation: Evaluation | None = None) -> None:
+    def __init__(self, key: _SelectorKey, evaluation: Evaluation | Compilation | None = None) -> None:
         self.key = key
         self.evaluation = evaluation
 
@@ -110,7 +111,7 @@ class Allocator:
         self.new_uid = new_uid
         self.work = work
         self.pool_cache: PoolCache = {}
-        self.available_counters: dict[str, dict[str, dict[str, Any]]] = {}
+        self.available_counters: dict[str, Available] = {}
         self.selector_results: dict[_SelectorKey, tuple[Device, SelectorResult]] = {}
         """With the device, whose identity is in the key."""
 
@@ -136,16 +137,17 @@ class Search:
         self._allocating: dict[DeviceID, set[int]] = {}
         """The claims that the search allocates each device for."""
         self._allocating_capacity: dict[DeviceID, ConsumedCapacity] = {}
-        self._counters = Counters(allocator.available_counters, allocator.allocated)
+        self._counters = Counters(allocator.available_counters, allocator.allocated, allocator.work)
         self._selectable: dict[tuple[RequestKey, int], bool] = {}
         self._stack: list[Frame] = [self._allocate()]
         self._value: Any = None
         self.done = False
         self.result: list[AllocationResult] | None = None
 
-    def run(self, units: int) -> Evaluation | None:
-        """Search until it has ended, or about so many units of work were done, or an evaluation is needed, whose result
-        must be passed to ``evaluated``. Raises ``AllocationError`` and ``FailedAllocationOnNode``."""
+    def run(self, units: int) -> Evaluation | Compilation | None:
+        """Search until it has ended, or about so many units of work were done, or an expression must be compiled or
+        evaluated elsewhere, after which ``evaluated`` must be called. Raises ``AllocationError`` and
+        ``FailedAllocationOnNode``."""
         stack, work = self._stack, self.work
         work.resume(units)
         while stack:
@@ -160,7 +162,7 @@ class Search:
             self._value = None
             if yielded is None:
                 return None
-            if isinstance(yielded, Evaluation):
+            if isinstance(yielded, Evaluation | Compilation):
                 return yielded
             stack.append(yielded)
             if work.charge(_FRAME_UNITS):
@@ -168,8 +170,8 @@ class Search:
         self.done, self.result = True, self._value
         return None
 
-    def evaluated(self, result: SelectorResult) -> None:
-        """Continue with the result of the evaluation."""
+    def evaluated(self, result: SelectorResult | None) -> None:
+        """Continue with the result of the evaluation; None after compiling."""
         self._value = result
 
     # The frames
@@ -208,6 +210,8 @@ class Search:
                 specs = [(alternative.name, alternative) for alternative in request.first_available]
             counts: list[int] = []
             for alternative, (name, spec) in enumerate(specs):
+                if self.work.charge(_REQUEST_UNITS + len(spec.selectors)):
+                    yield
                 key = position, index, alternative
                 yield from self._check_request(key, claim, request.name, name, spec)
                 counts.append(self._requests[key].count)
@@ -351,7 +355,7 @@ class Search:
                 devices = in_slice.spec.devices
                 for position in range(first_device, len(devices)):
                     candidate = Candidate(devices[position], in_slice, pool)
-                    if self.work.charge(_DEVICE_UNITS):
+                    if self.work.charge(_DEVICE_UNITS + _CAPACITY_UNITS * len(candidate.device.capacity)):
                         yield
                     # Whether it is in use is checked first, because that is cheap.
                     if (
@@ -388,7 +392,7 @@ class Search:
                 return self._is_selectable(key, request, candidate)
             except _Undecided as undecided:
                 result = yield undecided.evaluation
-                if undecided.evaluation is not None:
+                if isinstance(undecided.evaluation, Evaluation):
                     self._allocator.selector_results[undecided.key] = candidate.device, result
 
     def _is_selectable(self, key: RequestKey, request: Request, candidate: Candidate) -> bool:
@@ -429,7 +433,7 @@ class Search:
             if self.work.is_pause_due:
                 raise _Undecided(key)
             result = self._allocator.selectors.matches(expression, device, driver, self.work)
-            if isinstance(result, Evaluation):
+            if isinstance(result, Evaluation | Compilation):
                 raise _Undecided(key, result)
             known = self._allocator.selector_results[key] = device, result
         return known[1]
@@ -514,6 +518,7 @@ class Search:
 
     def _add_to_constraints(self, claim_index: int, request: Request, candidate: Candidate, *, must: bool) -> bool:
         added: list[Constraint] = []
+        self.work.charge(_CONSTRAINT_UNITS * len(self._constraints[claim_index]))
         for constraint in self._constraints[claim_index]:
             if constraint.add(request.name, request.alternative, candidate.device, candidate.pool.driver):
                 added.append(constraint)

@@ -13,6 +13,7 @@ PoolID = tuple[str, str]
 """Driver and name."""
 _SLICE_UNITS = 2
 _SELECTOR_UNITS = 5
+_DEVICE_UNITS = 2
 
 
 class Pool(msgspec.Struct, frozen=True):
@@ -59,7 +60,7 @@ def gather_pools(slices: SliceLister, node: Node, cache: PoolCache, work: Work) 
     for (driver, name), in_pool in pools.items():
         if work.charge(_SLICE_UNITS * len(in_pool)):
             yield
-        pool = _pool(driver, name, in_pool, slices, cache, work)
+        pool = yield from _pool(driver, name, in_pool, slices, cache, work)
         if pool is not None:
             (with_binding_conditions if _has_binding_conditions(pool) else gathered).append(pool)
     for some in (gathered, with_binding_conditions):
@@ -97,14 +98,15 @@ def _add_slice(pools: dict[PoolID, list[ResourceSlice]], added: ResourceSlice) -
 
 def _pool(
     driver: str, name: str, relevant: list[ResourceSlice], slices: SliceLister, cache: PoolCache, work: Work
-) -> Pool | None:
+) -> Generator[None, None, Pool | None]:
     """The pool with these slices for the node; None if a newer generation has none for it."""
     first = relevant[0].spec.pool
     everything = relevant
     if len(relevant) != first.resource_slice_count:
         # Slices that are not for the node decide whether the pool is complete.
         in_pool = slices.in_pool(driver, name)
-        work.charge(_SLICE_UNITS * len(in_pool))
+        if work.charge(_SLICE_UNITS * len(in_pool)):
+            yield
         if any(one.spec.pool.generation > first.generation for one in in_pool):
             return None
         everything = [one for one in in_pool if one.spec.pool.generation == first.generation]
@@ -116,8 +118,7 @@ def _pool(
     key = (driver, name), _versions(relevant, others)
     pool = cache.get(key)
     if pool is None:
-        work.charge(sum(len(one.spec.devices) for one in everything))
-        pool = cache[key] = _build_pool(driver, name, relevant, others)
+        pool = cache[key] = yield from _build_pool(driver, name, relevant, others, work)
     return pool
 
 
@@ -129,29 +130,38 @@ _END = ResourceSlice()
 """Separates the groups in keys."""
 
 
-def _build_pool(driver: str, name: str, relevant: Sequence[ResourceSlice], others: Sequence[ResourceSlice]) -> Pool:
+def _build_pool(
+    driver: str, name: str, relevant: Sequence[ResourceSlice], others: Sequence[ResourceSlice], work: Work
+) -> Generator[None, None, Pool]:
     invalid = Pool(driver, name, is_invalid=True)
     with_devices = [one for one in relevant if not one.spec.shared_counters]
-    names = [device.name for one in with_devices for device in one.spec.devices]
-    if len(set(names)) < len(names):
-        return invalid
+    names = set[str]()
+    for one in with_devices:
+        if work.charge(len(one.spec.devices)):
+            yield
+        for device in one.spec.devices:
+            if device.name in names:
+                return invalid
+            names.add(device.name)
     counter_sets: dict[str, CounterSet] = {}
     for one in relevant:
         for counter_set in one.spec.shared_counters:
             if counter_set.name in counter_sets:
                 return invalid
             counter_sets[counter_set.name] = counter_set
-    if not _has_all_counters(relevant, counter_sets) or not _has_all_counters(others, counter_sets):
-        return invalid
+    for one in (*relevant, *others):
+        if work.charge(_DEVICE_UNITS * len(one.spec.devices)):
+            yield
+        if not _has_all_counters(one, counter_sets):
+            return invalid
     return Pool(driver, name, slices=with_devices, other_slices=others, counter_sets=counter_sets)
 
 
-def _has_all_counters(slices: Iterable[ResourceSlice], counter_sets: Mapping[str, CounterSet]) -> bool:
-    """Whether the counters that devices consume exist."""
+def _has_all_counters(one: ResourceSlice, counter_sets: Mapping[str, CounterSet]) -> bool:
+    """Whether the counters that the devices of a slice consume exist."""
     return all(
         consumption.counter_set in counter_sets
         and consumption.counters.keys() <= counter_sets[consumption.counter_set].counters.keys()
-        for one in slices
         for device in one.spec.devices
         for consumption in device.consumes_counters
     )

@@ -28,6 +28,12 @@ class Evaluation(msgspec.Struct, frozen=True):
     variables: Mapping[str, Any]
 
 
+class Compilation(msgspec.Struct, frozen=True):
+    """An expression that must be compiled first."""
+
+    expression: str
+
+
 SelectorResult = bool | str
 """Whether the selector matches, or the error."""
 
@@ -66,10 +72,12 @@ class AllocatedState(Protocol):
 
 
 class Selectors(Protocol):
-    """Evaluates compiled selectors."""
+    """Evaluates selectors."""
 
-    def matches(self, expression: str, device: Device, driver: str, work: "Work") -> SelectorResult | Evaluation:
-        """The result, after charging its work; or the evaluation, if it may take long."""
+    def matches(
+        self, expression: str, device: Device, driver: str, work: "Work"
+    ) -> SelectorResult | Evaluation | Compilation:
+        """The result; or what must be done before. The work of all of these is charged."""
         ...
 
 
