@@ -1,5 +1,7 @@
 """OpenAPI documents: both versions, both encodings, and the parts that kubectl reads."""
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -90,9 +92,43 @@ def test_v2_has_patch_merge_keys() -> None:
     containers = document["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
     assert containers["items"] == {"$ref": "#/definitions/io.k8s.api.core.v1.Container"}
+
+
+def test_v2_operations_refer_to_shared_parameters() -> None:
+    """Recorded from v1.36.2; kubectl before 1.27 needs dryRun and fieldValidation in the operation."""
+    document = json_of("/openapi/v2")
     patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert patch["x-kubernetes-group-version-kind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}
-    assert {"fieldValidation", "body"} <= {parameter["name"] for parameter in patch["parameters"]}
+    parameters = [parameter.get("$ref") or parameter["name"] for parameter in patch["parameters"]]
+    assert parameters == [
+        "#/parameters/body-78PwaGsr",
+        "dryRun",
+        "#/parameters/fieldManager-7c6nTn1T",
+        "fieldValidation",
+        "#/parameters/force-tOGGb0Yi",
+    ]
+    assert document["parameters"]["body-78PwaGsr"] == {
+        "name": "body",
+        "in": "body",
+        "required": True,
+        "schema": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.Patch"},
+    }
+
+
+def fingerprint(document: Any) -> str:
+    """A short hash of a document without the descriptions of types, which are of an optional package."""
+    types = document.get("definitions") or document.get("components", {}).get("schemas") or {}
+    document.get("components", {})["schemas"] = None
+    rest = {key: value for key, value in document.items() if key != "definitions"}
+    encoded = msgspec.json.encode([rest, _without_descriptions(types)], order="sorted")
+    return hashlib.sha256(encoded).hexdigest()[:12]
+
+
+def test_documents_are_upstreams() -> None:
+    """Recorded from v1.36.2: every path, operation, parameter and type of every document."""
+    recorded = msgspec.json.decode((Path(__file__).parents[1] / "data/openapi.json").read_bytes())
+    paths = {"v2": "/openapi/v2", **{key: f"/openapi/v3/{key}" for key in json_of("/openapi/v3")["paths"]}}
+    assert {key: fingerprint(json_of(path)) for key, path in paths.items()} == recorded
 
 
 def test_extensions_are_encoded_as_yaml() -> None:
@@ -282,6 +318,16 @@ POD = "/api/v1/namespaces/{namespace}/pods/{name}"
             "partially update scale of the specified Deployment", {"200": "Scale", "201": "Scale"}),
         "eviction": (f"{POD}/eviction", "post", "createCoreV1NamespacedPodEviction", "create eviction of a Pod",
             {"200": "Eviction", "201": "Eviction", "202": "Eviction"}),
+        "proxy": (f"{POD}/proxy/{{path}}", "options", "connectCoreV1OptionsNamespacedPodProxyWithPath",
+            "connect OPTIONS requests to proxy of Pod", {"200": ""}),
+        "watch": ("/api/v1/watch/namespaces/{namespace}/pods/{name}", "get", "watchCoreV1NamespacedPod",
+            "watch changes to an object of kind Pod. deprecated: use the 'watch' parameter with a list operation "
+            "instead, filtered to a single item with the 'fieldSelector' parameter.", {"200": "WatchEvent"}),
+        "watch of a list": ("/apis/apps/v1/watch/deployments", "get", "watchAppsV1DeploymentListForAllNamespaces",
+            "watch individual changes to a list of Deployment. deprecated: use the 'watch' parameter with a list "
+            "operation instead.", {"200": "WatchEvent"}),
+        "resources": ("/apis/apps/v1/", "get", "getAppsV1APIResources", "get available resources",
+            {"200": "APIResourceList"}),
         "exec": (f"{POD}/exec", "post", "connectCoreV1PostNamespacedPodExec", "connect POST requests to exec of Pod",
             {"200": ""}),
     },
@@ -298,12 +344,36 @@ def test_operations(path: str, method: str, name: str, description: str, schemas
     assert found == {code: {schema} for code, schema in schemas.items()}
 
 
+@cases(
+    "field, expected",
+    {
+        "an enum and its default": ("core.v1.ContainerPort.protocol",
+            {"type": "string", "default": "TCP", "enum": ["SCTP", "TCP", "UDP"]}),
+        "an enum of elements": ("core.v1.PersistentVolumeClaimSpec.accessModes",
+            {"type": "array", "x-kubernetes-list-type": "atomic", "items": {"type": "string",
+             "enum": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}}),
+        "a value that Go prints if it is unset": ("core.v1.Container.name", {"type": "string", "default": ""}),
+        "a struct": ("core.v1.Pod.spec",
+            {"default": {}, "allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.PodSpec"}]}),
+        "elements refer to their type": ("core.v1.PodSpec.initContainers",
+            {"type": "array", "items": {"$ref": "#/components/schemas/io.k8s.api.core.v1.Container"},
+             "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+             "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name"}),
+    },
+)  # fmt: skip
+def test_fields(field: str, expected: dict[str, Any]) -> None:
+    """Recorded from v1.36.2."""
+    name, _dot, field = f"io.k8s.api.{field}".rpartition(".")
+    schemas = json_of("/openapi/v3/api/v1")["components"]["schemas"]
+    assert _without_descriptions(schemas[name]["properties"][field]) == expected
+
+
 def test_fields_of_any_type_have_a_named_schema() -> None:
     """kubectl explain --recursive fails on others."""
     unnamed = [
         f"{name}.{field}"
         for key in json_of("/openapi/v3")["paths"]
-        for name, schema in json_of(f"/openapi/v3/{key}")["components"]["schemas"].items()
+        for name, schema in json_of(f"/openapi/v3/{key}")["components"].get("schemas", {}).items()
         for field, value in schema.get("properties", {}).items()
         if not {"type", "$ref", "allOf", "oneOf"} & value.keys()
     ]

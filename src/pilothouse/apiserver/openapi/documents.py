@@ -1,11 +1,12 @@
 """``/openapi/v3`` and ``/openapi/v2``.
 
-A document is created when it is first requested and cached until the table changes. Its hash is computed from its
-inputs, so that the index is cheap. Both versions are served as JSON or protobuf (``protobuf``); kubectl requests v2, in
-protobuf, for what v3 does not have, as the kind ``List``.
+A document is created when it is first requested and cached, compressed, until the table changes. Its hash is computed
+from its inputs, so that the index is cheap. Both versions are served as JSON or protobuf (``protobuf``); kubectl
+requests v2, in protobuf, for what v3 does not have, as the kind ``List``.
 """
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,16 +17,17 @@ from pilothouse.api import schema
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.openapi.custom_resources import add_custom, schema_inputs
-from pilothouse.apiserver.openapi.operations import add_paths
+from pilothouse.apiserver.openapi.operations import ROOTS, add_document, add_paths
 from pilothouse.apiserver.openapi.protobuf import encode as encode_protobuf
 from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector, is_described
-from pilothouse.apiserver.openapi.v2 import path_item_as_v2
+from pilothouse.apiserver.openapi.v2 import SharedParameters, path_item_as_v2
 from pilothouse.apiserver.resources import ResourceInfo, ResourceTable
 from pilothouse.apiserver.serializers import negotiation
 
 _encode = msgspec.json.Encoder().encode
 _PLAIN = {"cache-control": "no-cache, private"}
-_INFO = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+_INFO = {"title": "Kubernetes", "version": ".".join(KUBERNETES_VERSION.removeprefix("v").split(".")[:2])}
+_TOKEN = {"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
 
 
 def document_key(group: str, version: str) -> str:
@@ -68,7 +70,9 @@ class OpenApi:
         if self._generation == self._table.generation:
             return
         self._generation = self._table.generation
-        by_key: dict[str, list[ResourceInfo]] = {}
+        by_key: dict[str, list[ResourceInfo]] = {
+            key: [] for key in _document_keys(info for info in self._table if info.custom is None)
+        }
         for info in self._table:
             by_key.setdefault(document_key(info.group, info.version), []).append(info)
         self._by_key = by_key
@@ -102,9 +106,11 @@ class OpenApi:
 
     def _v3_body(self, key: str, infos: list[ResourceInfo], media_type: str) -> bytes:
         cache, encode = (self._documents, _encode) if media_type == negotiation.JSON else (self._protobuf, _encode_v3)
-        body = cache.get(key)
-        if body is None:
-            body = cache[key] = encode(document(infos))
+        compressed = cache.get(key)
+        if compressed is not None:
+            return zlib.decompress(compressed)
+        body = encode(document(key, infos))
+        cache[key] = zlib.compress(body, 1)
         return body
 
     def _serve_v2(self, request: Request) -> Response:
@@ -115,16 +121,17 @@ class OpenApi:
         headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
         if request.headers.get("if-none-match", "") == self._second_etag:
             return Response(304, headers)
-        body = self._v2_json if media_type == negotiation.JSON else self._v2_protobuf
-        return Response(200, {**headers, "content-type": media_type}, body)
+        compressed = self._v2_json if media_type == negotiation.JSON else self._v2_protobuf
+        return Response(200, {**headers, "content-type": media_type}, zlib.decompress(compressed))
 
     def _create_v2(self) -> None:
         if self._v2_documents == self._table.generation:
             return
         document = v2_document(self._table)
-        self._v2_json = _encode(document)
-        self._v2_protobuf = encode_protobuf("v2.Document", document)
-        self._second_etag = f'"{hashlib.sha512(self._v2_json).hexdigest().upper()}"'
+        encoded = _encode(document)
+        self._second_etag = f'"{hashlib.sha512(encoded).hexdigest().upper()}"'
+        self._v2_json = zlib.compress(encoded, 1)
+        self._v2_protobuf = zlib.compress(encode_protobuf("v2.Document", document), 1)
         self._v2_documents = self._table.generation
 
 
@@ -155,45 +162,70 @@ def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
     return hashlib.sha512("\n".join(inputs).encode()).hexdigest().upper()
 
 
-def document(infos: Iterable[ResourceInfo]) -> dict[str, Any]:
-    """The OpenAPI v3 document of one group and version."""
-    collector = SchemaCollector(V3)
+def document(key: str, infos: Iterable[ResourceInfo]) -> dict[str, Any]:
+    """The OpenAPI v3 document of one key of the index; ``infos`` are the resources of a group version."""
+    infos = list(infos)
+    collector = SchemaCollector(V3, (infos[0].group, infos[0].version) if infos else None)
     paths: dict[str, Any] = {}
+    custom = False
     for info in infos:
-        if info.custom is None:
-            name = collector.add_kind(info.group, info.version, info.kind)
-            collector.add_kind(info.group, info.version, info.list_kind)
-        else:
-            name = add_custom(collector, info, V3)
-        add_paths(paths, info, name)
-        for sub in info.subresources.values():
-            collector.add_kind(sub.group or info.group, sub.version or info.version, sub.kind)
-    for kind in ("DeleteOptions", "Status"):
-        collector.add_kind("", "v1", kind)
+        custom = custom or info.custom is not None
+        add_paths(paths, info, _definition_name(info) if info.custom is None else add_custom(collector, info, V3))
+    if not custom:
+        add_document(paths, key)
+    _add_referenced(collector, paths)
     return {
         "openapi": "3.0.0",
         "info": _INFO,
         "paths": dict(sorted(paths.items())),
-        "components": {"schemas": dict(sorted(collector.schemas.items()))},
+        "components": {
+            **({"schemas": dict(sorted(collector.schemas.items()))} if collector.schemas else {}),
+            "securitySchemes": {"BearerToken": _TOKEN},
+        },
     }
 
 
 def v2_document(table: ResourceTable) -> dict[str, Any]:
     """The OpenAPI v2 document of everything that is served."""
     collector = SchemaCollector(V2)
-    types = schema.load()
-    for name in types.names:
-        collector.add(types.definition(name))
     paths: dict[str, Any] = {}
+    built_in = [info for info in table if info.custom is None]
+    for key in _document_keys(built_in):
+        add_document(paths, key)
     for info in table:
         definition_name = _definition_name(info) if info.custom is None else add_custom(collector, info, V2)
         add_paths(paths, info, definition_name)
+    _add_referenced(collector, paths)
+    shared = SharedParameters()
     return {
         "swagger": "2.0",
         "info": _INFO,
-        "paths": {path: path_item_as_v2(paths[path]) for path in sorted(paths)},
+        "paths": {path: path_item_as_v2(paths[path], shared) for path in sorted(paths)},
         "definitions": dict(sorted(collector.schemas.items())),
+        "parameters": dict(sorted(shared.by_name.items())),
+        "securityDefinitions": {"BearerToken": _TOKEN},
+        "security": [{"BearerToken": []}],
     }
+
+
+def _document_keys(infos: Iterable[ResourceInfo]) -> list[str]:
+    """The keys of the documents that the built-in resources need: their group versions, their groups, the roots."""
+    infos = list(infos)
+    groups = {f"apis/{info.group}" for info in infos if info.group}
+    return sorted({*ROOTS, *groups, *(document_key(info.group, info.version) for info in infos)})
+
+
+def _add_referenced(collector: SchemaCollector, paths: Mapping[str, Any]) -> None:
+    """Add the definitions that the operations refer to."""
+    contents: list[Mapping[str, Any]] = []
+    for item in paths.values():
+        for method, operation in item.items():
+            if method != "parameters":
+                contents += [part.get("content", {}) for part in operation["responses"].values()]
+                contents.append(operation.get("requestBody", {}).get("content", {}))
+    references = {media["schema"].get("$ref", "") for content in contents for media in content.values()}
+    for name in sorted(reference.removeprefix(V3) for reference in references if reference):
+        collector.add_named(name)
 
 
 def _definition_name(info: ResourceInfo) -> str | None:

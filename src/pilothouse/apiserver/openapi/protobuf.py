@@ -57,23 +57,32 @@ def _within(inner: int, value_of: _Value) -> _Value:
     return lambda number, value: delimited(number, value_of(inner, value))
 
 
+def _string_array(number: int, values: Any) -> bytes:
+    return delimited(number, b"".join(_string(1, value) for value in values))
+
+
 def _types(number: int, value: Any) -> bytes:
-    names = value if isinstance(value, list) else [value]
-    return delimited(number, b"".join(_string(1, name) for name in names))
+    return _string_array(number, value if isinstance(value, list) else [value])
 
 
 _LOCATIONS = {"header": 1, "formData": 2, "query": 3, "path": 4}
 
 
+def _parameter_or_reference_v2(number: int, value: Any) -> bytes:
+    if "$ref" in value:
+        return delimited(number, delimited(2, encode("v2.JsonReference", value)))
+    return delimited(number, _parameter_v2(1, value))
+
+
 def _parameter_v2(number: int, value: Any) -> bytes:
-    if value.get("in") == "body":
+    if value["in"] == "body":
         variant = delimited(1, encode("v2.BodyParameter", value))
     else:
         location = _LOCATIONS[value["in"]]
         # Header and path parameters lack allowEmptyValue, so the numbers of later fields differ.
         message = "v2.QueryParameter" if location in (2, 3) else "v2.PathParameter"
         variant = delimited(2, delimited(location, encode(message, value)))
-    return delimited(number, delimited(1, variant))
+    return delimited(number, variant)
 
 
 def _or_reference(message: str) -> _Value:
@@ -86,12 +95,12 @@ def _or_reference(message: str) -> _Value:
 
 
 def _default_v3(number: int, value: Any) -> bytes:
-    # There is no message for other defaults, such as an empty object.
+    # There is no message for other defaults, such as an empty object: upstream writes an empty one.
     if isinstance(value, bool):
         return delimited(number, tag(2, 0) + varint(int(value)))
     if isinstance(value, int | float):
         return delimited(number, _double(1, float(value)))
-    return delimited(number, _string(3, value)) if isinstance(value, str) else b""
+    return delimited(number, _string(3, value) if isinstance(value, str) else b"")
 
 
 _schema_v3 = _or_reference("v3.Schema")
@@ -138,10 +147,18 @@ _MESSAGES: dict[str, _Fields] = {
         "info": (2, _message("v2.Info")),
         "paths": (8, _message("v2.Paths")),
         "definitions": (9, _message("v2.Definitions")),
+        "parameters": (10, _message("v2.ParameterDefinitions")),
+        "security": (12, _list_of(_message("v2.SecurityRequirement"))),
+        "securityDefinitions": (13, _message("v2.SecurityDefinitions")),
         _EXTENSIONS: (16, _any),
     },
     "v2.Info": {"title": (1, _string), "version": (2, _string)},
     "v2.Definitions": {_ADDITIONAL_PROPERTIES: (1, _message("v2.Schema"))},
+    "v2.ParameterDefinitions": {_ADDITIONAL_PROPERTIES: (1, _parameter_v2)},
+    "v2.JsonReference": {"$ref": (1, _string)},
+    "v2.SecurityRequirement": {_ADDITIONAL_PROPERTIES: (1, _string_array)},
+    "v2.SecurityDefinitions": {_ADDITIONAL_PROPERTIES: (1, _within(2, _message("v2.ApiKeySecurity")))},
+    "v2.ApiKeySecurity": {"type": (1, _string), "name": (2, _string), "in": (3, _string), "description": (4, _string)},
     "v2.Schema": {
         "$ref": (1, _string),
         "format": (2, _string),
@@ -160,7 +177,7 @@ _MESSAGES: dict[str, _Fields] = {
     "v2.Paths": {_ADDITIONAL_PROPERTIES: (2, _message("v2.PathItem"))},
     "v2.PathItem": {
         **{method: (number, _message("v2.Operation")) for method, number in _METHODS_V2.items()},
-        "parameters": (9, _list_of(_parameter_v2)),
+        "parameters": (9, _list_of(_parameter_or_reference_v2)),
     },
     "v2.Operation": {
         "tags": (1, _list_of(_string)),
@@ -168,7 +185,7 @@ _MESSAGES: dict[str, _Fields] = {
         "operationId": (5, _string),
         "produces": (6, _list_of(_string)),
         "consumes": (7, _list_of(_string)),
-        "parameters": (8, _list_of(_parameter_v2)),
+        "parameters": (8, _list_of(_parameter_or_reference_v2)),
         "responses": (9, _message("v2.Responses")),
         "schemes": (10, _list_of(_string)),
         _EXTENSIONS: (13, _any),
@@ -193,7 +210,9 @@ _MESSAGES: dict[str, _Fields] = {
         _EXTENSIONS: (9, _any),
     },
     "v3.Info": {"title": (1, _string), "version": (6, _string)},
-    "v3.Components": {"schemas": (1, _message("v3.Schemas"))},
+    "v3.Components": {"schemas": (1, _message("v3.Schemas")), "securitySchemes": (7, _message("v3.SecuritySchemes"))},
+    "v3.SecuritySchemes": {_ADDITIONAL_PROPERTIES: (1, _or_reference("v3.SecurityScheme"))},
+    "v3.SecurityScheme": {"type": (1, _string), "description": (2, _string), "name": (3, _string), "in": (4, _string)},
     "v3.Schemas": {_ADDITIONAL_PROPERTIES: (1, _schema_v3)},
     "v3.Reference": {"$ref": (1, _string)},
     "v3.Schema": {

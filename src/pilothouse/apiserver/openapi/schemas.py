@@ -1,11 +1,11 @@
-"""OpenAPI schemas of built-in types, from the table in ``api.schema``.
+"""OpenAPI schemas of built-in types, from the table in ``api.schema`` and that of ``facts``.
 
 Descriptions are not in that table. They are added if the optional package ``kubernetes-validate`` is installed (``pip
 install pilothouse[explain]``), for ``kubectl explain``; without it only fields and types are available.
 """
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ import msgspec
 from pilothouse import KUBERNETES_VERSION
 from pilothouse.api import schema
 from pilothouse.api.schema import Definition, Field, Type
+from pilothouse.apiserver.openapi import facts
 
 V3 = "#/components/schemas/"
 V2 = "#/definitions/"
 
+PATCH = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
@@ -95,10 +97,14 @@ def _name_if_any(definition: Definition, field: str) -> str:
 
 
 class SchemaCollector:
-    """Collects definitions and everything they refer to, under ``#/components/schemas/`` or ``#/definitions/``."""
+    """Collects definitions and everything they refer to, under ``#/components/schemas/`` or ``#/definitions/``.
 
-    def __init__(self, prefix: str = V3) -> None:
+    ``group_version`` is that of a document of v3.
+    """
+
+    def __init__(self, prefix: str = V3, group_version: tuple[str, str] | None = None) -> None:
         self._prefix = prefix
+        self._group_version = group_version
         self.schemas: dict[str, dict[str, Any]] = {}
 
     def add_kind(self, group: str, version: str, kind: str) -> str | None:
@@ -119,25 +125,44 @@ class SchemaCollector:
         if text := described.get("description"):
             result["description"] = text
         fields = described.get("properties") or {}
-        required = [name for name, field in definition.fields.items() if field.required]
-        if required:
+        if required := facts.required_fields(definition):
             result["required"] = required
         if definition.fields:
             result["properties"] = {
-                name: self._field(
-                    field, (fields.get(name) or {}).get("description", ""), _name_if_any(definition, name)
-                )
+                name: self._field(definition, field, (fields.get(name) or {}).get("description", ""))
                 for name, field in sorted(definition.fields.items())
             }
         if definition.map_type:
             result["x-kubernetes-map-type"] = definition.map_type
         if definition.kinds:
             result["x-kubernetes-group-version-kind"] = [
-                {"group": group, "kind": kind, "version": version} for group, version, kind in definition.kinds
+                {"group": group, "kind": kind, "version": version} for group, version, kind in self._kinds(definition)
             ]
+        if unions := facts.facts().unions.get(definition.name):
+            result["x-kubernetes-unions"] = unions
 
-    def _field(self, field: Field, description: str, name_if_any: str) -> dict[str, Any]:
-        result = self._type(field.type, name_if_any)
+    def _kinds(self, definition: Definition) -> Iterable[tuple[str, str, str]]:
+        """The kinds of a definition. DeleteOptions and WatchEvent are kinds of every group; the document of one group
+        version has only its own."""
+        kinds = definition.kinds
+        if self._prefix == V2 or len(kinds) == 1:
+            return kinds
+        return [kind for kind in kinds if kind[:2] in (("", "v1"), self._group_version)]
+
+    def add_named(self, name: str) -> None:
+        """Add a schema by its name, which may be one without fields: ``Patch``."""
+        if name == PATCH:
+            self.schemas[name] = {"type": "object", **_description(name)}
+        elif name not in self.schemas:
+            self.add(schema.load().definition(name))
+
+    def _field(self, definition: Definition, field: Field, description: str) -> dict[str, Any]:
+        result = self._type(field.type, _name_if_any(definition, field.name))
+        if enum := facts.enum_of(definition, field.name):
+            _innermost(result)["enum"] = enum
+        reference = result.pop("$ref", None)
+        if self._prefix == V3 and (default := facts.default_of(definition, field.name)) is not None:
+            result["default"] = default
         if description:
             result["description"] = description
         if field.list_type:
@@ -150,7 +175,14 @@ class SchemaCollector:
             result["x-kubernetes-patch-strategy"] = ",".join(field.patch_strategies)
         if field.merge_key:
             result["x-kubernetes-patch-merge-key"] = field.merge_key
-        return result
+        if reference is None:
+            return result
+        # In v3 nothing may stand beside a reference.
+        return (
+            {**result, "allOf": [{"$ref": reference}]}
+            if result and self._prefix == V3
+            else {"$ref": reference, **result}
+        )
 
     def _type(self, value: Type, name_if_any: str) -> dict[str, Any]:
         """The schema of a type; ``name_if_any`` is that of its values if they have any type."""
@@ -168,7 +200,7 @@ class SchemaCollector:
             return self._reference(name)
         if value.name == "object":
             self.add(value.definition)
-            return self._reference(value.definition.name, default={})
+            return self._reference(value.definition.name)
         assert value.element is not None, f"a {value.name} has elements"
         if value.name == "list":
             return {"type": "array", "items": self._type(value.element, name_if_any)}
@@ -180,11 +212,12 @@ class SchemaCollector:
             type_schema = {"type": "string", **({"format": type_schema["format"]} if "format" in type_schema else {})}
         return {**type_schema, **_description(name)}
 
-    def _reference(self, name: str, default: Any = None) -> dict[str, Any]:
-        reference = {"$ref": self._prefix + name}
-        if self._prefix == V2:
-            return reference
-        wrapped: dict[str, Any] = {"allOf": [reference]}
-        if default is not None:
-            wrapped["default"] = default
-        return wrapped
+    def _reference(self, name: str) -> dict[str, Any]:
+        return {"$ref": self._prefix + name}
+
+
+def _innermost(value: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the elements of lists and maps, or of the value itself."""
+    while inner := value.get("items") or value.get("additionalProperties"):
+        value = inner
+    return value
