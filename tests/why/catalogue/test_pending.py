@@ -91,6 +91,16 @@ def test_another_scheduler(scenario: Scenario) -> None:
     assert "waits for the scheduler mine" in whole_text(explanation)
 
 
+def test_a_resource_claim_does_not_exist(scenario: Scenario) -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "gpus"}]
+    scenario.apply(workload("Deployment", "web", pod=quick_pod(resourceClaims=claims), replicas=1))
+    scenario.until(scenario.pods, "the pod is there")
+    (name,) = scenario.pods()
+    explanation = scenario.why(f"pod/{name}")
+    assert_explains(explanation, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
+    assert "waits for resource claims that do not exist: gpus" in whole_text(explanation)
+
+
 def test_a_quota_is_used_up(scenario: Scenario) -> None:
     scenario("create", "quota", "small", "--hard=pods=1")
     scenario.apply(workload("Deployment", "web", pod=quick_pod(), replicas=2))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pilothouse.api.core import Node, Pod, Taint
+from pilothouse.api.resource import RESOURCE_CLAIMS
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.semantics.pods import effective_requests, is_terminal
@@ -22,7 +23,9 @@ _MAX_SEARCHED = 50
 """Nodes whose history is read."""
 _NOT_SELECTED = "don't have what the pod selects"
 _AVAILABLE = re.compile(
-    r"^\d+/\d+ nodes are available: (.*?)\.?(?:(?: no new claims to deallocate,)?( preemption: .*)|\. not found)?$",
+    r"^\d+/\d+ nodes are available: (.*?)\.?"
+    r"(?:(?: no new claims to deallocate,| still not schedulable,| de\w+ of ResourceClaim completed,)?( preemption: .*)"
+    r"|\. not found)?$",
     re.DOTALL,
 )
 _ENTRY = re.compile(r"^(\d+) (.*)$", re.DOTALL)
@@ -52,6 +55,8 @@ async def unscheduled(view: View) -> Finding | None:
         return Finding(
             "pending", (await _caused_by_creation(view, f"waits until its scheduling gates are removed: {names}"),)
         )
+    if not scheduled and (waiting := await _missing_resource_claims(view)) is not None:
+        return Finding("pending", (waiting,))
     if not scheduled:
         scheduler = view.spec.get("schedulerName") or _DEFAULT
         text = f"waits for the scheduler {scheduler}, which has reported nothing about it"
@@ -130,6 +135,27 @@ async def _claims(view: View, message: str) -> Step | None:
     if not step.because:
         step.root = STATE
     return step
+
+
+async def _missing_resource_claims(view: View) -> Step | None:
+    """A pod that the scheduler does not try, because resource claims do not exist. It reports nothing about it."""
+    created = {one.get("name"): one.get("resourceClaimName") for one in view.status.get("resourceClaimStatuses") or ()}
+    missing: list[str] = []
+    deletions: list[Step] = []
+    for entry in view.spec.get("resourceClaims") or ():
+        name = entry.get("resourceClaimName") or created.get(entry.get("name"))
+        if name:
+            claim = await view.read(RESOURCE_CLAIMS.group_resource, name)
+            if claim.now is None:
+                missing.append(name)
+                steps = (await claim.finding()).steps
+                deletions += steps[:1] if steps and steps[0].by else ()
+        elif entry.get("resourceClaimTemplateName") and entry.get("name") not in created:
+            missing.append(f"that of template {entry['resourceClaimTemplateName']}")
+    if not missing:
+        return None
+    text = f"waits for resource claims that do not exist: {', '.join(missing)}"
+    return view.step(text, because=deletions) if deletions else await _caused_by_creation(view, text)
 
 
 async def _no_nodes(view: View) -> Step:
