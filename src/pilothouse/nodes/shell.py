@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from pilothouse.nodes.shell_arithmetic import arithmetic_value, expr
 from pilothouse.nodes.shell_conditions import status_of_test
 from pilothouse.nodes.shell_syntax import (
     AndOr,
@@ -25,7 +26,7 @@ from pilothouse.nodes.shell_syntax import (
     While,
     parse,
 )
-from pilothouse.nodes.shell_words import TEXT, VARIABLE, Unclear, Word, tokens
+from pilothouse.nodes.shell_words import COMMANDS, TEXT, VARIABLE, Unclear, Word, as_written, tokens
 
 MAX_SCRIPT_LENGTH = 32_768
 MAX_TOKENS = 2_000
@@ -35,6 +36,8 @@ MAX_TEXT = 1 << 18
 """How many characters all words and lines of output may have after expansion: ``a=$a$a`` doubles a variable."""
 _PIECE = 8
 """What a piece of a word counts, in characters: empty words take time, too."""
+_EXPANSION = 64
+"""The same for arithmetic and commands."""
 MAX_SHELL_DEPTH = 5
 MAX_SECONDS = 1e9
 """A script that sleeps longer, 31 years, does not end: later times cannot be computed."""
@@ -43,7 +46,7 @@ TERMINATION_LOG = "/dev/termination-log"
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/proc/1/fd/1", "/proc/1/fd/2", "/proc/self/fd/1", "/proc/self/fd/2")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)", re.ASCII)
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SEQUENCE = re.compile(r"[$`]\(?\s*seq\s+(?:(\d{1,6})\s+)?(\d{1,6})\s*[)`]", re.ASCII)
+_SEQUENCE = re.compile(r"\s*seq\s+(?:(\d{1,6})\s+)?(\d{1,6})\s*", re.ASCII)
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
 _QUICK = frozenset(
     {
@@ -105,6 +108,10 @@ class _Used(msgspec.Struct):
     commands: int = 0
     text: int = 0
     tokens: int = 0
+    unknown_outputs: int = 0
+    """Programs that have run and may have printed something."""
+    parsed: dict[str, CommandList] = {}
+    """The scripts of command substitutions."""
 
 
 class Shell:
@@ -135,11 +142,14 @@ class Shell:
         return Result(seconds, self.status if seconds < math.inf else 0, ordered, "".join(self._message))
 
     def run_text(self, script: str) -> None:
+        self._list(self._parse(script), tested=False)
+
+    def _parse(self, script: str) -> CommandList:
         if len(script) > MAX_SCRIPT_LENGTH:
             raise Unclear("too long")
         words = tokens(script, MAX_TOKENS - self._used.tokens)
         self._used.tokens += len(words)
-        self._list(parse(words), tested=False)
+        return parse(words)
 
     def _until_exit(self, run: Callable[[], object]) -> None:
         try:
@@ -266,24 +276,84 @@ class Shell:
 
     def _values(self, word: Word) -> Iterable[str]:
         """The words that a word becomes in a ``for``."""
-        if len(word.pieces) == 1 and (match := _SEQUENCE.fullmatch(word.pieces[0][1])):
+        kinds = [kind for kind, _text in word.pieces]
+        if kinds == [COMMANDS] and not word.quoted and (match := _SEQUENCE.fullmatch(word.pieces[0][1])):
             return map(str, range(int(match[1] or 1), int(match[2]) + 1))
-        value = self._value(word)
-        if value is None or (not word.quoted and ("{" in value or any(kind == VARIABLE for kind, _ in word.pieces))):
+        value = self._expand(word)[0]
+        if value is None:
+            raise Unclear("words that depend on something")
+        if word.quoted:
+            return [value]
+        if kinds == [COMMANDS]:
+            return value.split()
+        if "{" in value or VARIABLE in kinds or COMMANDS in kinds:
             raise Unclear("words that depend on something")
         return [value]
 
     # Words
 
     def _value(self, word: Word) -> Value:
+        return self._expand(word)[0]
+
+    def _expand(self, word: Word) -> tuple[Value, str]:
+        """The text of a word, None if it is unknown; and the word with its expansions, in which unknown parts stay as
+        they are in the script."""
         self._count(_PIECE * len(word.pieces))
-        texts = []
+        is_known, shown = True, []
         for kind, text in word.pieces:
-            value = text if kind == TEXT else self._variable(text, kind)
+            value = text if kind == TEXT else self._piece(kind, text)
             if value is None:
+                is_known, value = False, as_written(kind, text)
+            shown.append(self._counted(value))
+        joined = "".join(shown)
+        return joined if is_known else None, joined
+
+    def _argument(self, word: Word) -> tuple[Value, str]:
+        """``_expand`` for a command: the output of unquoted commands has no lines. (It is not split into words.)"""
+        value, shown = self._expand(word)
+        if value is not None and not word.quoted and any(kind == COMMANDS for kind, _text in word.pieces):
+            value = shown = " ".join(value.split())
+        return value, shown
+
+    def _piece(self, kind: str, text: str) -> Value:
+        match kind:
+            case "variable":
+                return str(self.status) if text == "?" else self._variables.get(text)
+            case "arithmetic":
+                self._count(_EXPANSION + len(text))
+                try:
+                    return arithmetic_value(text, self._variables)
+                except _TooMuch:
+                    raise
+                except Unclear:
+                    return None
+            case "commands":
+                self._count(_EXPANSION + len(text))
+                return self._output_of(text)
+            case _:
                 return None
-            texts.append(self._counted(value))
-        return "".join(texts)
+
+    def _output_of(self, script: str) -> Value:
+        """The output of commands, which run in a shell of their own; None if it is unknown."""
+        inner = Shell(self)
+        inner._output = []
+        inner._depth += 1
+        unknown_outputs = self._used.unknown_outputs
+        try:
+            if inner._depth > MAX_SHELL_DEPTH:
+                raise Unclear("too deep")
+            commands = self._used.parsed.get(script)
+            if commands is None:
+                commands = self._used.parsed[script] = self._parse(script)
+            inner._until_exit(lambda: inner._list(commands, tested=False))
+        except _TooMuch:
+            raise
+        except Unclear:
+            return None
+        self.seconds, self.status = inner.seconds, inner.status
+        if self._used.unknown_outputs > unknown_outputs:
+            return None
+        return "".join(text for _seconds, text in inner._output).rstrip("\n")
 
     def _counted(self, text: str) -> str:
         self._count(len(text))
@@ -294,30 +364,16 @@ class Shell:
         if self._used.text > MAX_TEXT:
             raise _TooMuch("too much text")
 
-    def _variable(self, name: str, kind: str) -> Value:
-        if kind != VARIABLE:
-            return None
-        return str(self.status) if name == "?" else self._variables.get(name)
-
-    def _shown(self, word: Word) -> str:
-        """The word with its expansions; unknown parts stay as in the script."""
-        self._count(_PIECE * len(word.pieces))
-        shown = []
-        for kind, text in word.pieces:
-            value = text if kind == TEXT else self._variable(text, kind)
-            shown.append(self._counted(value if value is not None else f"${text}" if kind == VARIABLE else text))
-        return "".join(shown)
-
     # Simple commands
 
     def _simple(self, command: Simple) -> None:
         if not command.words:
-            self.status = 0
+            self.status = 0  # or that of the last command substitution
             for name, word in command.assignments:
                 self._variables[name] = self._value(word)
             return
-        words = [self._value(word) for word in command.words]
-        arguments = [self._shown(word) for word in command.words[1:]]
+        expanded = [self._argument(word) for word in command.words]
+        words, arguments = [value for value, _shown in expanded], [shown for _value, shown in expanded[1:]]
         self._redirected(command.redirections, lambda: self.run_program(words, arguments))
 
     def _redirected(self, redirections: tuple[Redirection, ...], run: Callable[[], object]) -> None:
@@ -376,6 +432,10 @@ class Shell:
                 self._shell(arguments)
             case "[" | "[[" | "test":
                 self.status = status_of_test(name, arguments)
+            case "expr":
+                self._expr(arguments)
+            case "seq":
+                self._seq(arguments)
             case "env" | "nohup" | "command":
                 self._around(arguments, output)
             case "tail" if any(argument in ("-f", "-F", "-nf", "--follow") for argument in arguments):
@@ -383,9 +443,26 @@ class Shell:
             case _ if name in _ENDLESS:
                 raise _Forever
             case _ if name in _QUICK:
+                self._used.unknown_outputs += 1
                 self.status = 0
             case _:
                 raise Unclear(name)
+
+    def _expr(self, arguments: Sequence[Value]) -> None:
+        words = [argument for argument in arguments if argument is not None]
+        if len(words) < len(arguments):
+            raise Unclear("expr with something unknown")
+        result, status = expr(words)
+        self._write(f"{result}\n")
+        self.status = status
+
+    def _seq(self, arguments: Sequence[Value]) -> None:
+        match = _SEQUENCE.fullmatch(" ".join(("seq", *(argument or "?" for argument in arguments))))
+        if match is None:
+            raise Unclear("seq")
+        for number in range(int(match[1] or 1), int(match[2]) + 1):
+            self._write(f"{number}\n")
+        self.status = 0
 
     def _sleep(self, arguments: Sequence[Value]) -> None:
         seconds = 0.0

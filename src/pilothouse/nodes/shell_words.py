@@ -1,7 +1,7 @@
 """The words and operators of a shell script, as far as they can be read without running anything. Pure.
 
-``shell_syntax`` parses them into commands. A word whose text depends on unknown values (the output of a program, files,
-arithmetic) is kept with that part marked, because usually it does not matter.
+``shell_syntax`` parses them into commands. A word whose text depends on unknown values (files, patterns) is kept with
+that part marked, because usually it does not matter.
 """
 
 import re
@@ -10,7 +10,7 @@ from itertools import islice
 
 import msgspec
 
-TEXT, VARIABLE, UNKNOWN = "text", "variable", "unknown"
+TEXT, VARIABLE, ARITHMETIC, COMMANDS, UNKNOWN = "text", "variable", "arithmetic", "commands", "unknown"
 
 
 class Unclear(Exception):
@@ -18,7 +18,8 @@ class Unclear(Exception):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word. ``pieces`` are (``TEXT``, text), (``VARIABLE``, name) or (``UNKNOWN``, as it is written)."""
+    """One word. ``pieces`` are (``TEXT``, text), (``VARIABLE``, name), (``ARITHMETIC``, expression), (``COMMANDS``,
+    script) or (``UNKNOWN``, as it is written)."""
 
     pieces: tuple[tuple[str, str], ...]
     quoted: bool = False
@@ -152,7 +153,7 @@ class _Reader:
 
     def _read_expansion(self, pieces: list[tuple[str, str]]) -> None:
         if self._script[self._at] == "`":
-            self._add(pieces, UNKNOWN, f"`{self._until('`')}`")
+            self._add(pieces, COMMANDS, self._until("`"))
             return
         self._at += 1
         for pattern in (_NAME, _BRACED):
@@ -165,7 +166,14 @@ class _Reader:
         if opening not in ("(", "{"):
             self._add(pieces, TEXT, "$")
             return
-        self._add(pieces, UNKNOWN, "$" + self._bracketed(opening, ")" if opening == "(" else "}"))
+        if opening == "{":
+            self._add(pieces, UNKNOWN, f"${self._bracketed('{', '}')}")
+            return
+        inner = self._bracketed("(", ")")[1:-1]
+        if inner.startswith("(") and inner.endswith(")"):
+            self._add(pieces, ARITHMETIC, inner[1:-1])
+        else:
+            self._add(pieces, COMMANDS, inner)
 
     def _bracketed(self, opening: str, closing: str) -> str:
         depth, start = 0, self._at
@@ -175,3 +183,16 @@ class _Reader:
                 self._at = at + 1
                 return self._script[start : self._at]
         raise Unclear("a bracket without an end")
+
+
+def as_written(kind: str, text: str) -> str:
+    """A piece of a word as in the script."""
+    match kind:
+        case "variable":
+            return f"${text}"
+        case "arithmetic":
+            return f"$(({text}))"
+        case "commands":
+            return f"$({text})"
+        case _:
+            return text
