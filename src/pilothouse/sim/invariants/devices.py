@@ -1,4 +1,5 @@
-"""Invariants of ResourceClaims: claims in use stay allocated and reserved, and unused ones are released.
+"""Invariants of ResourceClaims: claims in use stay allocated and reserved, unused ones are released, and no device is
+allocated to two claims.
 
 Computed from the committed objects after every write.
 """
