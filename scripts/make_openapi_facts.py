@@ -16,6 +16,7 @@ from typing import Any
 from pilothouse.api import schema
 
 _KINDS = "x-kubernetes-group-version-kind"
+_LISTED = "\n\nPossible enum values:\n"
 _ZEROS = frozenset(("string", "int32", "int64", "bool", "number"))
 
 
@@ -53,9 +54,11 @@ def _add_definition(table: dict[str, Any], name: str, described: dict[str, Any])
         while "items" in inner or isinstance(inner.get("additionalProperties"), dict):
             inner = inner.get("items") or inner["additionalProperties"]
         if "enum" in inner:
-            if inner["enum"] not in table["enums"]:
-                table["enums"].append(inner["enum"])
-            table["values"].setdefault(name, {})[field] = table["enums"].index(inner["enum"])
+            _text, mark, listed = value.get("description", "").partition(_LISTED)
+            enum = [inner["enum"], mark + listed]
+            if enum not in table["enums"]:
+                table["enums"].append(enum)
+            table["values"].setdefault(name, {})[field] = table["enums"].index(enum)
         if "default" not in value:
             continue
         default, type_name = value["default"], definition.fields[field].type.name

@@ -12,7 +12,7 @@ from tests.tables import cases
 from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.apiextensions.serving import resource_infos
 from pilothouse.apiserver.openapi.custom_resources import add_custom
-from pilothouse.apiserver.openapi.documents import OpenApi
+from pilothouse.apiserver.openapi.documents import OpenApi, document
 from pilothouse.apiserver.openapi.protobuf import encode
 from pilothouse.apiserver.openapi.schemas import V2, V3, SchemaCollector
 from pilothouse.apiserver.resources import ResourceTable
@@ -70,6 +70,23 @@ def test_etag_is_shared_by_encodings_and_returns_304() -> None:
     etag = get("/openapi/v2").headers["etag"]
     assert get("/openapi/v2", V2_PROTOBUF).headers["etag"] == etag
     assert get("/openapi/v2", V2_PROTOBUF, **{"if-none-match": etag}).status == 304
+
+
+@cases(
+    "sent, status",
+    {
+        "the ETag": ("{}", 304),
+        "a weak one": ("W/{}", 304),
+        "any": ("*", 304),
+        "one of several": ('"x", {}', 304),
+        "another": ('"x"', 200),
+    },
+)
+def test_if_none_match(sent: str, status: int) -> None:
+    """Recorded from v1.36.2."""
+    path = "/openapi/v3/apis/apps"
+    etag = get(path).headers["etag"]
+    assert get(path, **{"if-none-match": sent.format(etag)}).status == status
 
 
 def test_v2_protobuf_equals_json() -> None:
@@ -287,6 +304,47 @@ def test_custom_resource_in_v3() -> None:
     assert definition["properties"]["a"] == schema["properties"]["a"]
     meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
     assert definition["properties"]["metadata"] == {"allOf": [{"$ref": meta}]}
+
+
+@cases(
+    "shape, expected",
+    {
+        "int-or-string": (INT_OR_STRING, {**INT_OR_STRING, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
+        "int-or-string with its types": (
+            {**INT_OR_STRING, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            {**INT_OR_STRING, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+        ),
+        "int-or-string with a union": (
+            {**INT_OR_STRING, "anyOf": [{"minimum": 1}], "allOf": [{"maximum": 2}]},
+            {
+                **INT_OR_STRING,
+                "anyOf": [{"minimum": 1}],
+                "allOf": [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"maximum": 2}],
+            },
+        ),
+        "an enum": ({"type": "string", "enum": ["a"]}, {"type": "string", "enum": ["a"]}),
+    },
+)
+def test_field_of_a_custom_resource_in_v3(shape: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Recorded from v1.36.2."""
+    definition = _served({"type": "object", "properties": {"a": shape}}, V3)["io.k8s.bar.v1.Foo"]
+    assert definition["properties"]["a"] == expected
+
+
+def test_document_of_custom_resources() -> None:
+    """Recorded from v1.36.2."""
+    (info,) = resource_infos(_definition({"type": "object"}))
+    served = document("apis/bar.k8s.io/v1", [info])
+    assert served["info"] == {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+    assert list(served["components"]) == ["schemas"]
+    collection = next(path for path in served["paths"] if path.endswith("/namespaces/{namespace}/foos"))
+    item = served["paths"][f"{collection}/{{name}}"]
+    assert [parameter["name"] for parameter in item["get"]["parameters"]] == ["resourceVersion"]
+    assert list(item["put"]["requestBody"]["content"]) == ["application/json", "application/yaml"]
+    assert list(item["patch"]["responses"]) == ["200", "401"]
+    delete = served["paths"][collection]["delete"]
+    assert delete.get("requestBody") is None
+    assert {"allowWatchBookmarks", "watch"} <= {parameter["name"] for parameter in delete["parameters"]}
 
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{namespace}/deployments"

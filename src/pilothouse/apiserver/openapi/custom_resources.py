@@ -31,7 +31,8 @@ def add_custom(collector: SchemaCollector, info: ResourceInfo, version: str) -> 
     metadata = _reference(version, _add_meta(collector, "Namespace"))
     collector.schemas[name] = {**_schema(_definition_schema(info), version, metadata), **extensions}
     extensions["x-kubernetes-group-version-kind"] = [{**kind, "kind": info.list_kind}]
-    items = {"type": "array", "items": _reference(version, name), "description": _ITEMS.format(info.resource)}
+    item = {"$ref": (V2 if version == V2 else V3) + name}
+    items = {"type": "array", "items": item, "description": _ITEMS.format(info.resource)}
     list_metadata = _reference(version, _add_meta(collector, "NamespaceList"))
     collector.schemas[f"{name}List"] = {
         "description": f"{info.list_kind} is a list of {info.kind}",
@@ -91,9 +92,19 @@ def _type_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _embedded_type_meta(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": {"type": "string", "description": _EMBEDDED_API_VERSION},
+        "kind": {"type": "string", "description": _EMBEDDED_KIND},
+        "metadata": {**metadata, "description": _METADATA},
+    }
+
+
 def _with_embedded(structural: Mapping[str, Any], version: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The schema, with the fields of an object in every embedded resource (``addEmbeddedProperties``)."""
     result = dict(structural)
+    if version == V3 and structural.get("x-kubernetes-int-or-string"):
+        result |= _with_types(structural)
     if structural.get("properties"):
         result["properties"] = {
             name: _with_embedded(value, version, metadata) for name, value in structural["properties"].items()
@@ -102,10 +113,18 @@ def _with_embedded(structural: Mapping[str, Any], version: str, metadata: Mappin
         if isinstance(structural.get(key), Mapping):
             result[key] = _with_embedded(structural[key], version, metadata)
     if structural.get("x-kubernetes-embedded-resource") and not (version == V2 and structural.get(_PRESERVE)):
-        result["properties"] = {**(result.get("properties") or {}), **_type_meta(metadata)}
+        result["properties"] = {**(result.get("properties") or {}), **_embedded_type_meta(metadata)}
         required = list(structural.get("required") or ())
         result["required"] = required + [name for name in ("kind", "apiVersion") if name not in required]
     return result
+
+
+def _with_types(structural: Mapping[str, Any]) -> dict[str, Any]:
+    """The unions of an int-or-string, with its types unless it names them already (``Unfold``)."""
+    unions, conjunction = structural.get("anyOf"), structural.get("allOf") or ()
+    if unions == _INT_OR_STRING or (conjunction and conjunction[0].get("anyOf") == _INT_OR_STRING):
+        return {}
+    return {"allOf": [{"anyOf": _INT_OR_STRING}, *conjunction]} if unions else {"anyOf": _INT_OR_STRING}
 
 
 def structural_as_v2(structural: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,6 +155,7 @@ def structural_as_v2(structural: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _API_VERSION = (
     "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized "
     "schemas to the latest internal value, and may reject unrecognized values. More info: "
@@ -144,6 +164,14 @@ _API_VERSION = (
 _KIND = (
     "Kind is a string value representing the REST resource this object represents. Servers may infer this from the "
     "endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
+)
+_EMBEDDED_API_VERSION = (
+    "apiVersion defines the versioned schema of this representation of an object. More info: "
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources"
+)
+_EMBEDDED_KIND = (
+    "kind is a string value representing the type of this object. In CamelCase. More info: "
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds"
 )
 _METADATA = (

@@ -15,7 +15,6 @@ import msgspec
 from pilothouse import KUBERNETES_VERSION, __version__
 from pilothouse.api import schema
 from pilothouse.api.wire import Request, Response
-from pilothouse.apiserver import errors
 from pilothouse.apiserver.openapi.custom_resources import add_custom, schema_inputs
 from pilothouse.apiserver.openapi.operations import ROOTS, add_document, add_paths
 from pilothouse.apiserver.openapi.protobuf import encode as encode_protobuf
@@ -27,6 +26,7 @@ from pilothouse.apiserver.serializers import negotiation
 _encode = msgspec.json.Encoder().encode
 _PLAIN = {"cache-control": "no-cache, private"}
 _INFO = {"title": "Kubernetes", "version": ".".join(KUBERNETES_VERSION.removeprefix("v").split(".")[:2])}
+_CUSTOM_INFO = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 _TOKEN = {"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}
 
 
@@ -55,8 +55,6 @@ class OpenApi:
         path = path.rstrip("/")
         if path not in {"/openapi/v2", "/openapi/v3"} and not path.startswith("/openapi/v3/"):
             return None
-        if request.method not in ("GET", "HEAD"):
-            raise errors.method_not_allowed()
         if path == "/openapi/v2":
             return self._serve_v2(request)
         self._refresh()
@@ -91,11 +89,11 @@ class OpenApi:
             return Response(404, _PLAIN)
         media_type = _media_type(request, _PROTOBUF_V3)
         if media_type is None:
-            return Response(406, _PLAIN)
+            return Response(406, {**_PLAIN, "vary": "Accept"})
         if requested_hash and requested_hash != self._hashes[key]:
             return Response(301, {**_PLAIN, "location": self._url(key)})
         headers = {"content-type": media_type, "vary": "Accept", "etag": f'"{self._hashes[key]}"'}
-        if request.headers.get("if-none-match", "") == headers["etag"]:
+        if _has_etag(request, headers["etag"]):
             return Response(304, headers)
         if requested_hash:
             headers["cache-control"] = "public, immutable"
@@ -116,10 +114,10 @@ class OpenApi:
     def _serve_v2(self, request: Request) -> Response:
         media_type = _media_type(request, _PROTOBUF_V2)
         if media_type is None:
-            return Response(406, _PLAIN)
+            return Response(406, {**_PLAIN, "vary": "Accept"})
         self._create_v2()
         headers = {"etag": self._second_etag, "vary": "Accept", "cache-control": "no-cache, private"}
-        if request.headers.get("if-none-match", "") == self._second_etag:
+        if _has_etag(request, self._second_etag):
             return Response(304, headers)
         compressed = self._v2_json if media_type == negotiation.JSON else self._v2_protobuf
         return Response(200, {**headers, "content-type": media_type}, zlib.decompress(compressed))
@@ -133,6 +131,12 @@ class OpenApi:
         self._v2_json = zlib.compress(encoded, 1)
         self._v2_protobuf = zlib.compress(encode_protobuf("v2.Document", document), 1)
         self._v2_documents = self._table.generation
+
+
+def _has_etag(request: Request, etag: str) -> bool:
+    """Whether the client has the document, by RFC 9110, 13.1.2: weak comparison."""
+    tags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    return etag in tags or tags == ["*"]
 
 
 _PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -165,23 +169,23 @@ def _hash(key: str, infos: Iterable[ResourceInfo]) -> str:
 def document(key: str, infos: Iterable[ResourceInfo]) -> dict[str, Any]:
     """The OpenAPI v3 document of one key of the index; ``infos`` are the resources of a group version."""
     infos = list(infos)
-    collector = SchemaCollector(V3, (infos[0].group, infos[0].version) if infos else None)
+    custom = any(info.custom is not None for info in infos)
+    own = (infos[0].group, infos[0].version) if infos and not custom else None
+    collector = SchemaCollector(V3, own)
     paths: dict[str, Any] = {}
-    custom = False
     for info in infos:
-        custom = custom or info.custom is not None
         add_paths(paths, info, _definition_name(info) if info.custom is None else add_custom(collector, info, V3))
     if not custom:
         add_document(paths, key)
     _add_referenced(collector, paths)
+    components: dict[str, Any] = {"schemas": dict(sorted(collector.schemas.items()))} if collector.schemas else {}
+    if not custom:
+        components["securitySchemes"] = {"BearerToken": _TOKEN}
     return {
         "openapi": "3.0.0",
-        "info": _INFO,
+        "info": _CUSTOM_INFO if custom else _INFO,
         "paths": dict(sorted(paths.items())),
-        "components": {
-            **({"schemas": dict(sorted(collector.schemas.items()))} if collector.schemas else {}),
-            "securitySchemes": {"BearerToken": _TOKEN},
-        },
+        "components": components,
     }
 
 

@@ -13,6 +13,13 @@ from pilothouse.api.packaged import packaged
 from pilothouse.api.schema import Definition
 
 
+class Enum(msgspec.Struct, frozen=True, array_like=True):
+    """The values of a Go type, and what descriptions of its fields end with."""
+
+    values: tuple[str, ...]
+    description: str
+
+
 class Facts(msgspec.Struct, frozen=True):
     """All but ``enums`` and ``parameters`` are by definition; ``values`` are indexes of ``enums``.
 
@@ -21,7 +28,7 @@ class Facts(msgspec.Struct, frozen=True):
     ``printed``.
     """
 
-    enums: Sequence[Sequence[str]]
+    enums: Sequence[Enum]
     values: Mapping[str, Mapping[str, int]]
     defaults: Mapping[str, Mapping[str, Any]]
     structs: Mapping[str, Sequence[str]]
@@ -49,10 +56,10 @@ def query_parameters_of(kind: str) -> list[str]:
     return [key for key in facts().parameters if key.startswith(f"{kind}/")]
 
 
-def enum_of(definition: Definition, field: str) -> list[str] | None:
-    """The values of a string field, or of its elements."""
+def enum_of(definition: Definition, field: str) -> Enum | None:
+    """The enum of a string field, or of its elements."""
     index = facts().values.get(definition.name, {}).get(field)
-    return None if index is None else list(facts().enums[index])
+    return None if index is None else facts().enums[index]
 
 
 _ZEROS = frozenset(("string", "int32", "int64", "bool", "number"))

@@ -48,6 +48,8 @@ _ACTIONS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "head": ("head", "connect", ()),
 }
 """Verb → (method, x-kubernetes-action, query parameters)."""
+_OF_CUSTOM = {"get": ("resourceVersion",), "deletecollection": _LIST}
+"""Verb → query parameters of custom resources where they differ (apiextensions ``pkg/controller/openapi/builder``)."""
 _SUBRESOURCE_VERBS = ("get", "create", "update", "patch", "delete")
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -87,6 +89,7 @@ _RESPONSES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "delete": (_OK, _ACCEPTED),
 }
 _MEDIA_TYPES = (negotiation.JSON, "application/vnd.kubernetes.protobuf", "application/yaml")
+_CUSTOM_TYPES = (negotiation.JSON, "application/yaml")
 _STREAMS = (f"{negotiation.JSON};stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
@@ -131,7 +134,7 @@ def _path_item(
     info: ResourceInfo, path: str, verbs: Iterable[str], name: str | None, subresource: str = ""
 ) -> dict[str, Any]:
     operations: dict[str, Any] = {}
-    sub = info.subresources.get(subresource)
+    sub = info.subresources.get(subresource) if info.custom is None else None
     kind = {"group": info.group, "kind": info.kind, "version": info.version}
     if sub is not None:
         kind = {"group": sub.group or info.group, "kind": sub.kind, "version": sub.version or info.version}
@@ -174,6 +177,8 @@ def _query_parameters(info: ResourceInfo, subresource: str, verb: str) -> Iterab
         return query_parameters_of("PodLogOptions")
     if subresource in _CONNECTING:
         return query_parameters_of(info.subresources[subresource].kind)
+    if info.custom is not None and verb in _OF_CUSTOM:
+        return _OF_CUSTOM[verb]
     return _ACTIONS[verb][2]
 
 
@@ -233,14 +238,15 @@ def _document_operation(tag: str, text: str, operation_id: str, content: Mapping
 
 
 def _request_body(info: ResourceInfo, verb: str, name: str | None) -> dict[str, Any] | None:
+    types = ("*/*",) if info.custom is None else _CUSTOM_TYPES
     if verb in ("create", "update"):
-        return {"content": {"*/*": _reference(name)}, "required": True} if name else None
+        return {"content": {text: _reference(name) for text in types}, "required": True} if name else None
     if verb == "patch":
         # kubectl apply uses strategic merge patch if it is in this list; custom resources do not support it.
         patch_types = _PATCH_TYPES if info.custom is None else _PATCH_TYPES[:-1]
         return {"content": {text: _reference(PATCH) for text in patch_types}, "required": True}
-    if verb in ("delete", "deletecollection"):
-        return {"content": {"*/*": _reference(_name_of("", "v1", "DeleteOptions"))}}
+    if verb == "delete" or (verb == "deletecollection" and info.custom is None):
+        return {"content": {text: _reference(f"{_META}DeleteOptions") for text in types}}
     return None
 
 
@@ -252,7 +258,7 @@ def _response_schema(info: ResourceInfo, verb: str, name: str | None) -> str | N
             return _name_of(info.group, info.version, info.list_kind)
         return f"{name}List" if name else None
     if verb == "deletecollection" or (verb == "delete" and not _returns_deleted_object(info)):
-        return _name_of("", "v1", "Status")
+        return f"{_META}Status"
     return name
 
 
@@ -276,11 +282,12 @@ def _responses(info: ResourceInfo, verb: str, subresource: str, name: str | None
         types_of_text = ("*/*",) if subresource != "log" else (*_MEDIA_TYPES, "text/plain")
         text_content = {media_type: {"schema": {"type": "string"}} for media_type in sorted(types_of_text)}
         return {"200": {"description": "OK", "content": text_content}, "401": {"description": "Unauthorized"}}
-    types = _MEDIA_TYPES if info.custom is None else (negotiation.JSON, "application/yaml")
+    types = _MEDIA_TYPES if info.custom is None else _CUSTOM_TYPES
     if verb in ("list", "watch", "watchlist") and info.custom is None:
         types = (*types, *_STREAMS)
     content = {"content": {media_type: _reference(name) for media_type in sorted(types)}} if name else {}
-    responses = {code: {"description": text, **content} for code, text in _RESPONSES.get(verb, (_OK,))}
+    codes = _RESPONSES.get(verb, (_OK,)) if info.custom is None or verb != "patch" else (_OK,)
+    responses = {code: {"description": text, **content} for code, text in codes}
     return {**responses, "401": {"description": "Unauthorized"}}
 
 

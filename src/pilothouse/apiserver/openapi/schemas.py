@@ -42,6 +42,9 @@ _NAMED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+_NOT_IN_CLIENT_GO = frozenset(
+    ("admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io")
+)
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 _UNTYPED = {
@@ -99,7 +102,7 @@ def _name_if_any(definition: Definition, field: str) -> str:
 class SchemaCollector:
     """Collects definitions and everything they refer to, under ``#/components/schemas/`` or ``#/definitions/``.
 
-    ``group_version`` is that of a document of v3.
+    ``group_version`` is that of a document of v3 of built-in resources.
     """
 
     def __init__(self, prefix: str = V3, group_version: tuple[str, str] | None = None) -> None:
@@ -143,10 +146,12 @@ class SchemaCollector:
 
     def _kinds(self, definition: Definition) -> Iterable[tuple[str, str, str]]:
         """The kinds of a definition. DeleteOptions and WatchEvent are kinds of every group; the document of one group
-        version has only its own."""
+        version has only its own, and that of custom resources those of client-go."""
         kinds = definition.kinds
         if self._prefix == V2 or len(kinds) == 1:
             return kinds
+        if self._group_version is None:
+            return [kind for kind in kinds if kind[0] not in _NOT_IN_CLIENT_GO]
         return [kind for kind in kinds if kind[:2] in (("", "v1"), self._group_version)]
 
     def add_named(self, name: str) -> None:
@@ -158,8 +163,9 @@ class SchemaCollector:
 
     def _field(self, definition: Definition, field: Field, description: str) -> dict[str, Any]:
         result = self._type(field.type, _name_if_any(definition, field.name))
-        if enum := facts.enum_of(definition, field.name):
-            _innermost(result)["enum"] = enum
+        if (enum := facts.enum_of(definition, field.name)) is not None:
+            _innermost(result)["enum"] = list(enum.values)
+            description = description and f"{description}{enum.description}"
         reference = result.pop("$ref", None)
         if self._prefix == V3 and (default := facts.default_of(definition, field.name)) is not None:
             result["default"] = default

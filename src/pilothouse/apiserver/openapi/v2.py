@@ -86,7 +86,8 @@ def _operation(operation: Mapping[str, Any], shared: SharedParameters) -> dict[s
     }
     parameters = [_parameter(parameter) for parameter in operation.get("parameters", ())]
     produced = _in_order(operation["responses"]["200"].get("content", {}))
-    consumed = ["*/*"]
+    # Custom resources are written in JSON and YAML, and are not served as protobuf.
+    consumed = ["*/*"] if "application/vnd.kubernetes.protobuf" in produced else produced
     body = operation.get("requestBody")
     if body is not None:
         body_schema = next(iter(body["content"].values()))["schema"]
