@@ -8,6 +8,7 @@ from collections import deque
 
 import msgspec
 
+from pilothouse.storage.cold_values import ColdValues
 from pilothouse.storage.ordered_keys import OrderedKeys
 from pilothouse.storage.records import Change, Record
 
@@ -70,10 +71,17 @@ class Superseded:
 class Collection:
     """One resource: its keys in order, and its changes above ``floor``, oldest first."""
 
-    __slots__ = ("_fresh", "_fresh_size", "changes", "floor", "keys", "prefix", "size", "superseded", "written")
+    __slots__ = (
+        "_fresh", "_fresh_size", "changes", "cold_values", "floor", "keys", "prefix", "size", "superseded", "written",
+    )  # fmt: skip
 
     def __init__(
-        self, prefix: str, floor: int, keys: OrderedKeys | None = None, superseded: Superseded | None = None
+        self,
+        prefix: str,
+        floor: int,
+        keys: OrderedKeys | None = None,
+        superseded: Superseded | None = None,
+        cold_values: ColdValues | None = None,
     ) -> None:
         self.prefix = prefix
         self.keys = keys if keys is not None else OrderedKeys()
@@ -85,6 +93,7 @@ class Collection:
         self.floor = floor
         """Changes at or below this revision were dropped."""
         self.superseded = superseded
+        self.cold_values = cold_values
         self.written = 0
         """How many changes there were since the process started, kept or not."""
 
@@ -125,6 +134,8 @@ class Collection:
         self.floor = oldest.revision
         if self.superseded is not None:
             self.superseded.add(oldest)
+        if self.cold_values is not None:
+            self.cold_values.dropped(self.prefix, oldest)
 
     def _take_fresh(self) -> Change:
         change = self._fresh.popleft()
@@ -156,7 +167,7 @@ class Collection:
 def _weight(change: Change) -> int:
     weight = _OVERHEAD
     if change.before is not None:
-        weight += len(change.before.value)
+        weight += change.before.bytes_in_memory
     if change.type == "DELETED":
         weight += len(change.value)
     origin = change.origin

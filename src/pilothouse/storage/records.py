@@ -20,6 +20,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     revision: int
     created: int
 
+    @property
+    def bytes_in_memory(self) -> int:
+        """The size of the value in memory, where it may be compressed (``cold_values``)."""
+        return len(self.value)
+
 
 class Change(msgspec.Struct, gc=False):
     """One committed write.

@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 from pilothouse.env import Env
 from pilothouse.storage import marks
+from pilothouse.storage.cold_values import ColdValues
 from pilothouse.storage.errors import CommitFailed, Compacted, FutureRevision, Mismatch, StoreClosed
 from pilothouse.storage.history import KEPT, Collection, Retention, Superseded
 from pilothouse.storage.ordered_keys import OrderedKeys
@@ -93,6 +94,8 @@ class Store(ABC):
         """``on_stage`` by the prefix of a resource."""
         self._env = env
         self._records: dict[str, Record] = {}
+        # Stores of several processes compare records by identity while they wait.
+        self._cold_values = None if self.is_shared else ColdValues(self._records)
         self._collections: dict[str, Collection] = {}
         self._watchers = WatcherIndex()
         self._next = revision + 1
@@ -117,9 +120,14 @@ class Store(ABC):
         keys: dict[str, list[str]] = {}
         for record in records:
             self._records[record.key] = record
-            keys.setdefault(resource_prefix(record.key), []).append(record.key)
+            prefix = resource_prefix(record.key)
+            keys.setdefault(prefix, []).append(record.key)
+            if self._cold_values is not None:
+                self._cold_values.add(prefix, record)
         for prefix, resource_keys in keys.items():
-            self._collections[prefix] = Collection(prefix, self.compacted, OrderedKeys(resource_keys), self._superseded)
+            self._collections[prefix] = Collection(
+                prefix, self.compacted, OrderedKeys(resource_keys), self._superseded, self._cold_values
+            )
 
     # Reading
 
@@ -350,6 +358,8 @@ class Store(ABC):
         self._marks.add(now, self.revision)
         if now - self._checked_at >= _EXPIRY_SECONDS:
             self._expire()
+        if self._cold_values is not None and self._cold_values.pending:
+            self._cold_values.compress_some()
         if self.on_commit:
             self._call_hooks(self.on_commit, changes)
         if followed is not None:
@@ -360,7 +370,7 @@ class Store(ABC):
             self._notify_awaited()
 
     def _new_collection(self, name: str) -> Collection:
-        collection = Collection(name, self.compacted, superseded=self._superseded)
+        collection = Collection(name, self.compacted, superseded=self._superseded, cold_values=self._cold_values)
         self._collections[name] = collection
         return collection
 
