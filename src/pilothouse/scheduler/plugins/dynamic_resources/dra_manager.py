@@ -44,12 +44,6 @@ class DecodedClaim(msgspec.Struct, frozen=True):
     raw: bytes
 
 
-class Pending(msgspec.Struct, frozen=True):
-    """An allocation that is being written."""
-
-    allocation: AllocationResult
-
-
 class DRAManager:
     """See the module. ``on_claim``, ``on_slice`` and ``on_class`` are called after changes."""
 
@@ -70,8 +64,8 @@ class DRAManager:
         self._device_classes: Cache[DeviceClass] = Cache()
         self._assumed: dict[str, DecodedClaim] = {}
         """Claims as they were written, by key, until the informer has them."""
-        self._pending: dict[str, Pending] = {}
-        """By uid of the claim."""
+        self._pending: dict[str, None] = {}
+        """The uids of claims whose allocation is being written."""
         self.waiting_pods: dict[str, asyncio.Event] = {}
         """Set to cancel the binding of a pod that waits for its devices, by uid."""
         self.on_claim: Callable[[ResourceClaim | None, ResourceClaim], None] = lambda _old, _new: None
@@ -185,13 +179,13 @@ class DRAManager:
 
     def put_pending(self, uid: str, allocation: AllocationResult) -> None:
         """The allocation counts from now on (``SignalClaimPendingAllocation``)."""
-        self._pending[uid] = Pending(allocation)
+        self._pending[uid] = None
         self.allocated.put(f"pending {uid}", allocation)
 
     def remove_pending(self, uid: str) -> None:
         """The allocation was written, or will not be (``MaybeRemoveClaimPendingAllocation``)."""
-        if self._pending.pop(uid, None) is not None:
-            self.allocated.put(f"pending {uid}", None)
+        self._pending.pop(uid, None)
+        self.allocated.put(f"pending {uid}", None)
 
     def cancel_binding(self, uid: str) -> bool:
         """Have the pod stop waiting for its devices, as it is preempted. Returns whether it was waiting."""

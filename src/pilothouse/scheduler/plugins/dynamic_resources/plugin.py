@@ -135,18 +135,19 @@ class DynamicResources:
         if self._selectors is None:
             self._selectors = selectors.CompiledSelectors(self._get_evaluator)
         pod_selectors, manager = selectors.PodSelectors(self._selectors), self.manager
-        work = types.Work(pod_claims.MAX_UNITS)
+        search = allocator.Allocator(
+            manager,
+            manager.allocated,
+            manager.device_class,
+            pod_selectors,
+            self._env.uid,
+            types.Work(pod_claims.MAX_UNITS),
+        )
         return pod_claims.PodClaims(
             pod_info,
             claims,
             extended,
-            classes=manager.classes,
-            selectors=self._selectors,
-            allocator=allocator.Allocator(
-                manager, manager.allocated, manager.device_class, pod_selectors, self._env.uid, work
-            ),
-            pod_selectors=pod_selectors,
-            now=self._env.now,
+            pod_claims.Context(manager.classes, search, pod_selectors, self._selectors, self._env.now),
             rejection=rejection,
             error=error and f'running PreFilter plugin "{NAME}": {error}',
         )

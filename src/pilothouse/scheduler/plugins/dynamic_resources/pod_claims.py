@@ -78,6 +78,16 @@ class _Filtered(msgspec.Struct):
     """What the search waits for."""
 
 
+class Context(msgspec.Struct, frozen=True):
+    """What is needed to search devices for one pod."""
+
+    classes: DeviceClassResolver
+    allocator: Allocator
+    selectors: PodSelectors
+    compiler: CompiledSelectors
+    now: Callable[[], datetime.datetime]
+
+
 class PodClaims:
     """See the module. ``claims`` are those of the user, then that for extended resources.
 
@@ -89,12 +99,8 @@ class PodClaims:
         pod_info: PodInfo,
         claims: Sequence[ResourceClaim],
         extended_claim: ResourceClaim | None,
+        context: Context,
         *,
-        classes: DeviceClassResolver,
-        selectors: CompiledSelectors,
-        allocator: Allocator,
-        pod_selectors: PodSelectors,
-        now: Callable[[], datetime.datetime],
         rejection: Status | None = None,
         error: str = "",
     ) -> None:
@@ -106,11 +112,7 @@ class PodClaims:
         self.unavailable: dict[int, None] = {}
         """The claims whose allocation some node cannot use, which PostFilter may deallocate."""
         self.pending: dict[str, _Filtered] = {}
-        self._classes = classes
-        self._compiler = selectors
-        self._allocator = allocator
-        self._selectors = pod_selectors
-        self._now = now
+        self._context = context
         self._filtered: dict[str, _Filtered] = {}
         self._units = 0
         self._to_allocate = [index for index, one in enumerate(self.claims) if one.status.allocation is None]
@@ -162,7 +164,7 @@ class PodClaims:
             extended if index == self.extended_index and extended is not None else self.claims[index]
             for index in self._to_allocate
         ]
-        filtered = _Filtered(node, PENDING, search=self._allocator.search(node, to_allocate))
+        filtered = _Filtered(node, PENDING, search=self._context.allocator.search(node, to_allocate))
         filtered.allocation = NodeAllocation(extended_claim=extended, mappings=tuple(mappings))
         if unavailable:
             # The search comes first: its errors have priority.
@@ -176,7 +178,7 @@ class PodClaims:
         selector = allocation.node_selector
         if selector is not None and not matches_node_selector(selector, node):
             return True
-        return is_unavailable(claim, self._now())
+        return is_unavailable(claim, self._context.now())
 
     def _extended_claim_on(
         self, node_info: NodeInfo, claim: ResourceClaim
@@ -189,7 +191,7 @@ class PodClaims:
         for name, amount in self.pod_info.requests.items():
             if not amount or not is_dra_extended_resource_name(name):
                 continue
-            if self._classes.device_class(name) is not None and not node_info.allocatable.get(name):
+            if self._context.classes.device_class(name) is not None and not node_info.allocatable.get(name):
                 resources.append(name)
             elif name not in node_info.allocatable:
                 return CANNOT_FIT, None, ()
@@ -201,12 +203,12 @@ class PodClaims:
         return None, msgspec.structs.replace(claim, spec=spec), mappings
 
     def _class_name(self, resource: str) -> str | None:
-        device_class = self._classes.device_class(resource)
+        device_class = self._context.classes.device_class(resource)
         return device_class.metadata.name if device_class is not None else None
 
     def _continue(self, node_name: str, filtered: _Filtered) -> None:
         """Search until there is a result, or the work of this pass is done."""
-        work, search = self._allocator.work, filtered.search
+        work, search = self._context.allocator.work, filtered.search
         assert search is not None, "checked by the caller"
         if self.error:
             filtered.status = FAILED
@@ -257,9 +259,11 @@ class PodClaims:
 
     async def _evaluate(self, waits_for: Evaluation | Compilation) -> SelectorResult | None:
         if isinstance(waits_for, Evaluation):
-            return await _not_busy(lambda: self._compiler.evaluate(waits_for))
+            return await _not_busy(lambda: self._context.compiler.evaluate(waits_for))
         expression = waits_for.expression
-        self._selectors.compiled[expression] = await _not_busy(lambda: self._compiler.compile(expression))
+        self._context.selectors.compiled[expression] = await _not_busy(
+            lambda: self._context.compiler.compile(expression)
+        )
         return None
 
     # Score
