@@ -54,6 +54,8 @@ class DRAManager:
         self.started = False
         self.version = 0
         """Increases with every event that may help a pod."""
+        self.slice_version = 0
+        """Increases with every change of a slice."""
         self.enabled = False
         """Whether the server has the kinds."""
         self.allocated = AllocatedDevices()
@@ -93,7 +95,10 @@ class DRAManager:
         )
         # Fewer devices help nobody: as upstream, no event for slices and classes that are deleted.
         slices.add_handler(
-            lambda _slice, _initial: self._put_slice(), lambda _old, _slice: self._put_slice(), resync_seconds=0.0
+            lambda _slice, _initial: self._put_slice(),
+            lambda _old, _slice: self._put_slice(),
+            lambda _slice, _unknown: self._remove_slice(),
+            resync_seconds=0.0,
         )
         classes.add_handler(
             lambda device_class, _initial: self._put_class(None, device_class),
@@ -212,7 +217,11 @@ class DRAManager:
 
     def _put_slice(self) -> None:
         self.version += 1
+        self.slice_version += 1
         self.on_slice()
+
+    def _remove_slice(self) -> None:
+        self.slice_version += 1
 
     def _put_class(self, old: DeviceClass | None, device_class: DeviceClass) -> None:
         self.version += 1

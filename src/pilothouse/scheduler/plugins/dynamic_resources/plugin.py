@@ -31,6 +31,9 @@ with lazy_imports():
     from pilothouse.scheduler.plugins.dynamic_resources import pod_claims, selectors
     from pilothouse.scheduler.plugins.dynamic_resources.structured import allocator, types
 
+_MAX_SHARED = 100_000
+"""Results that are kept for the next pod."""
+
 
 class ClaimsNotReady(Exception):  # not an error: the pod waits
     """A claim of a pod does not exist yet, or may not be used. The text has the reason."""
@@ -46,6 +49,8 @@ class DynamicResources:
         self.manager = DRAManager(client, informers, log)
         self._get_evaluator = get_evaluator
         self._selectors: selectors.CompiledSelectors | None = None
+        self._shared: allocator.SharedResults | None = None
+        self._shared_version = 0
         self._starting = asyncio.Lock()
         self.needed = asyncio.Event()
         """Set when the first pod with claims was added: the manager should be started."""
@@ -135,6 +140,8 @@ class DynamicResources:
         if self._selectors is None:
             self._selectors = selectors.CompiledSelectors(self._get_evaluator)
         pod_selectors, manager = selectors.PodSelectors(self._selectors), self.manager
+        if self._shared is None or self._shared_version != manager.slice_version or len(self._shared) > _MAX_SHARED:
+            self._shared, self._shared_version = allocator.SharedResults(), manager.slice_version
         search = allocator.Allocator(
             manager,
             manager.allocated,
@@ -142,6 +149,7 @@ class DynamicResources:
             pod_selectors,
             self._env.uid,
             types.Work(pod_claims.MAX_UNITS),
+            self._shared,
         )
         return pod_claims.PodClaims(
             pod_info,

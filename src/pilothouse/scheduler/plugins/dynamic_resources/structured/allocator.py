@@ -92,6 +92,18 @@ class _Outcome(enum.Enum):
     """The claim would get more than ``MAX_RESULTS`` devices (``errAllocationResultMaxSizeExceeded``)."""
 
 
+class SharedResults:
+    """What does not depend on the pod: used for all pods, as long as slices do not change."""
+
+    def __init__(self) -> None:
+        self.pools: PoolCache = {}
+        self.selectors: dict[_SelectorKey, tuple[Device, SelectorResult]] = {}
+        """With the device, whose identity is in the key."""
+
+    def __len__(self) -> int:
+        return len(self.pools) + len(self.selectors)
+
+
 class Allocator:
     """What the searches for the claims of one pod have in common."""
 
@@ -103,6 +115,7 @@ class Allocator:
         selectors: Selectors,
         new_uid: Callable[[], str],
         work: Work,
+        shared: SharedResults | None = None,
     ) -> None:
         self.slices = slices
         self.allocated = allocated
@@ -110,10 +123,8 @@ class Allocator:
         self.selectors = selectors
         self.new_uid = new_uid
         self.work = work
-        self.pool_cache: PoolCache = {}
+        self.shared = shared if shared is not None else SharedResults()
         self.available_counters: dict[str, Available] = {}
-        self.selector_results: dict[_SelectorKey, tuple[Device, SelectorResult]] = {}
-        """With the device, whose identity is in the key."""
 
     def search(self, node: Node, claims: Sequence[ResourceClaim]) -> "Search":
         """Search for devices for all claims, accessible from the node."""
@@ -177,7 +188,9 @@ class Search:
     # The frames
 
     def _allocate(self) -> Frame:
-        self._pools = yield from gather_pools(self._allocator.slices, self._node, self._allocator.pool_cache, self.work)
+        self._pools = yield from gather_pools(
+            self._allocator.slices, self._node, self._allocator.shared.pools, self.work
+        )
         for position, claim in enumerate(self._claims):
             yield from self._check_claim(position, claim)
         outcome = yield self._allocate_one(0, 0, 0, 0, _START, in_alternative=False)
@@ -393,7 +406,7 @@ class Search:
             except _Undecided as undecided:
                 result = yield undecided.evaluation
                 if isinstance(undecided.evaluation, Evaluation):
-                    self._allocator.selector_results[undecided.key] = candidate.device, result
+                    self._allocator.shared.selectors[undecided.key] = candidate.device, result
 
     def _is_selectable(self, key: RequestKey, request: Request, candidate: Candidate) -> bool:
         """Whether the selectors of class and request match, and the device is accessible from the node. Raises
@@ -428,14 +441,14 @@ class Search:
         """The result, which is the same for every node. Raises ``_Undecided``."""
         device, driver = candidate.device, candidate.pool.driver
         key = expression, driver, id(device)
-        known = self._allocator.selector_results.get(key)
+        known = self._allocator.shared.selectors.get(key)
         if known is None:
             if self.work.is_pause_due:
                 raise _Undecided(key)
             result = self._allocator.selectors.matches(expression, device, driver, self.work)
             if isinstance(result, Evaluation | Compilation):
                 raise _Undecided(key, result)
-            known = self._allocator.selector_results[key] = device, result
+            known = self._allocator.shared.selectors[key] = device, result
         return known[1]
 
     def _fits(self, request: Request, candidate: Candidate) -> bool:
