@@ -37,7 +37,7 @@ def test_with_the_guard_and_without(capsys: pytest.CaptureFixture[str]) -> None:
         "https://github.com/kubernetes/kubernetes/issues/129795",
         "without the guard the bug happened",
         "what went wrong: Violation: /pods/default/web-",
-        "wants 3 pods and has 0: creating 3",
+        "3 pods desired, 0 active: creating 3",
         "the end of the log:",
     ):
         assert part in text, part
@@ -58,7 +58,7 @@ def test_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = page.read_text(encoding="utf-8")
     for part in (
         '<a href="https://github.com/kubernetes/kubernetes/issues/129795" rel="noreferrer">',
-        "wants 3 pods and has 0: creating 3",
+        "3 pods desired, 0 active: creating 3",
         "without the guard",
         "Causes of the write",
         "pilothouse bugs run 129795 --scenario",

@@ -143,17 +143,17 @@ def test_invalid_configuration_ends_the_start(tmp_path: Path) -> None:
         ([], "pilothouse has stopped. The cluster was in memory, and is gone."),
         (
             ["--data-dir", "keys"],
-            "pilothouse has stopped. The cluster is kept: `pilothouse up --data-dir keys` goes on with it.",
+            "pilothouse has stopped. The cluster is kept: `pilothouse up --data-dir keys` starts it again.",
         ),
         (
             ["--etcd-servers", "http://127.0.0.1:2379"],
             "pilothouse has stopped. The cluster is kept in etcd: `pilothouse up --etcd-servers=http://127.0.0.1:2379` "
-            "goes on with it.",
+            "starts it again.",
         ),
         (
             ["--data-dir=a b", "--etcd-servers=http://a:1,http://b:1", "--etcd-prefix=/x", "--nodes=1"],
             "pilothouse has stopped. The cluster is kept in etcd: `pilothouse up "
-            "--etcd-servers=http://a:1,http://b:1 --etcd-prefix=/x '--data-dir=a b'` goes on with it.",
+            "--etcd-servers=http://a:1,http://b:1 --etcd-prefix=/x '--data-dir=a b'` starts it again.",
         ),
     ],
 )

@@ -182,13 +182,13 @@ def test_history_as_text(kubeconfig: str, tmp_path: Path) -> None:
 
 
 def test_the_origin_of_a_version_as_text() -> None:
-    cause = Cause("replicaset-controller", "default/web", "wants 2 of 3: \x1b]0;web-a", (Trigger("TIMER"),))
+    cause = Cause("replicaset-controller", "default/web", "2 of 3 desired: \x1b]0;web-a", (Trigger("TIMER"),))
     origin = Origin("system:serviceaccount:kube-system:replicaset-controller", "manager/v1.36 (linux)", cause=cause)
     version = Version("DELETED", "7", "2026-01-01T00:00:00Z", (), (), origin)
     first, second = version_lines(version, all_fields=True, triggers=True)
     assert first == (
         "7  2026-01-01T00:00:00Z  DELETED  by system:serviceaccount:kube-system:replicaset-controller (manager/v1.36): "
-        "replicaset-controller default/web: wants 2 of 3: ^[]0;web-a"
+        "replicaset-controller default/web: 2 of 3 desired: ^[]0;web-a"
     )
     assert second == "    after TIMER"
 

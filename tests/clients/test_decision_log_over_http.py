@@ -18,7 +18,7 @@ from pilothouse.env import Env
 from pilothouse.env.log_files import Rotation
 from pilothouse.machinery.causes import Triggers, begin_sync, record_decision
 
-DECISION = "wants 2 of 3: „web-a“ chosen, rank 1 of 3"
+DECISION = "2 of 3 desired: „web-a“ chosen, rank 1 of 3"
 
 
 async def write_with_cause(kubeconfig: Path, namespace: str, log: Path) -> tuple[dict[str, Any], bytes]:

@@ -61,8 +61,8 @@ async def test_a_rollout_a_scale_down_and_a_deletion(env: Env) -> None:
     assert trigger.resource_version == scaled["metadata"]["resourceVersion"]
 
     pods = decisions(store, "pods", component="replicaset-controller")
-    assert pods[:2] == ["wants 2 pods and has 0: creating 2"] * 2
-    assert pods[-1].startswith("wants 1 of 2: web-HASH-POD chosen, rank 1 of 2 by upstream's order: ")
+    assert pods[:2] == ["2 pods desired, 0 active: creating 2"] * 2
+    assert pods[-1].startswith("1 of 2 desired: web-HASH-POD chosen, rank 1 of 2 by upstream's order: ")
     deleted = causes(store, "pods", component="replicaset-controller")[-1]
     assert [(item.type, item.resource) for item in deleted.triggers] == [("MODIFIED", "replicasets.apps")]
 

@@ -145,7 +145,7 @@ async def _namespaces(cluster: AsyncCluster) -> None:
                     "pods",
                     "db-1",
                     "statefulset-controller",
-                    "wants 2 replicas from ordinal 0: db-1 is missing and created from the update revision db-HASH; "
+                    "2 replicas desired from ordinal 0: db-1 is missing and created from the update revision db-HASH; "
                     "OrderedReady, the ones before it are ready",
                 ),
                 (
@@ -159,7 +159,7 @@ async def _namespaces(cluster: AsyncCluster) -> None:
                     "pods",
                     "db-1",
                     "statefulset-controller",
-                    "wants 1 replicas from ordinal 0: db-1 is beyond them and deleted; OrderedReady, the highest "
+                    "1 replicas desired from ordinal 0: db-1 is beyond them and deleted; OrderedReady, the highest "
                     "ordinal first",
                 ),
                 ("pods", "agent", "daemonset-controller", "node node-0 should run a daemon pod and has none"),
@@ -174,7 +174,8 @@ async def _namespaces(cluster: AsyncCluster) -> None:
                     "pods",
                     "agent",
                     "daemonset-controller",
-                    "agent-POD goes: node node-1 has the taint closed:NoExecute, which the template does not tolerate",
+                    "agent-POD is deleted: node node-1 has the taint closed:NoExecute, which the template does not "
+                    "tolerate",
                 ),
             ],
         ),

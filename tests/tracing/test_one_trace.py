@@ -107,7 +107,7 @@ async def test_sync_span_has_controller_key_and_queue_latency(env: Env) -> None:
     write = spans.named("HTTP POST", controller="replicaset-controller")[0]
     assert write.kind is SpanKind.CLIENT
     assert write.attributes is not None
-    assert "wants 3" in str(write.attributes["decision"])
+    assert "3 pods desired" in str(write.attributes["decision"])
 
 
 async def test_further_events_of_a_key_are_links(env: Env) -> None:

@@ -125,7 +125,7 @@ async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None
         f"namespace/preview was marked for deletion, by {ADMIN}",
     ], text(explanation)
     assert text(explanation).count("is not empty") == 1
-    assert text(explanation).splitlines().count("It began with each of these:") == 1
+    assert text(explanation).splitlines().count("Root causes:") == 1
 
 
 async def test_program_that_removed_the_finalizer_before(cluster: Cluster) -> None:

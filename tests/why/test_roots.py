@@ -144,7 +144,7 @@ async def test_reverted_cordon_is_no_cause(cluster: Cluster) -> None:
     (pod,) = await cluster.pods()
     explanation = await cluster.why("pods", pod)
     assert roots(explanation) == [f"deployment/web was created, by {ADMIN}"], text(explanation)
-    assert "3 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(explanation)
+    assert "3 nodes: Insufficient cpu (requests 500, at most 32 available)" in text(explanation)
 
 
 async def test_node_cordoned_after_the_scheduling_attempt(cluster: Cluster) -> None:
@@ -156,7 +156,7 @@ async def test_node_cordoned_after_the_scheduling_attempt(cluster: Cluster) -> N
     await asyncio.sleep(5)
     result = text(await cluster.why("pods", huge))
     assert f"1 node: cordoned, and Insufficient cpu ({name})" in result
-    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in result
+    assert "2 nodes: Insufficient cpu (requests 500, at most 32 available)" in result
     assert "3 nodes: " not in result
 
 
@@ -169,7 +169,7 @@ async def test_cordon_of_a_full_node_is_no_cause(cluster: Cluster) -> None:
     explanation = await cluster.why("pods", huge)
     assert roots(explanation) == [f"deployment/huge was created, by {ADMIN}"], text(explanation)
     assert f"1 node: cordoned, and Insufficient cpu ({names[0]})" in text(explanation)
-    assert "2 nodes: Insufficient cpu (wants 500, at most 32 free)" in text(explanation)
+    assert "2 nodes: Insufficient cpu (requests 500, at most 32 available)" in text(explanation)
     await cluster.deployment("large", replicas=3, containers=[container("20")])
     (waiting,) = [
         pod.metadata.name

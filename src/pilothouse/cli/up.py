@@ -201,7 +201,7 @@ def _cleanup_message(parsed: Parsed) -> str:
         command = f"pilothouse start {background}"
     elif in_etcd:
         command = shlex.join(["pilothouse", "up", *etcd_arguments(parsed)])
-    return f"pilothouse has stopped. The cluster is kept{' in etcd' if in_etcd else ''}: `{command}` goes on with it."
+    return f"pilothouse has stopped. The cluster is kept{' in etcd' if in_etcd else ''}: `{command}` starts it again."
 
 
 @contextlib.asynccontextmanager

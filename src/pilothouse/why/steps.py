@@ -93,7 +93,7 @@ def text_lines(explanation: Explanation) -> list[str]:
         lines += tree_lines(step, is_last=number == len(explanation.steps) - 1)
     roots = explanation.roots()
     if any(step.because for step in explanation.steps):
-        lines += ["", "It began with:" if len(roots) == 1 else "It began with each of these:"]
+        lines += ["", "Root cause:" if len(roots) == 1 else "Root causes:"]
         for root in roots:
             lines += [f"  {_headline(root)}", *(f"    {hint}" for hint in root.hints)]
     else:

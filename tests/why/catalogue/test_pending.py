@@ -33,7 +33,7 @@ def test_no_room(scenario: Scenario) -> None:
     name = scenario.until_some("pods", lambda pod: reason_of(pod) == "Unschedulable", "it is not scheduled")
     result = scenario.why_by_command(f"pod/{name}")
     assert_explains(result, "pending", f"pod/{name} < pod/{name} by replicaset-controller {CREATED}")
-    assert "2 nodes: Insufficient cpu (wants 5, at most 4 free)" in whole_text(result)
+    assert "2 nodes: Insufficient cpu (requests 5, at most 4 available)" in whole_text(result)
 
 
 def test_tainted_and_cordoned(scenario: Scenario) -> None:

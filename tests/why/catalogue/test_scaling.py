@@ -22,7 +22,7 @@ def test_scaled_down(scenario: Scenario) -> None:
         f"""pod/{deleted} by replicaset-controller < replicaset/web-* by deployment-controller
             < deployment/web by {ADMIN} scale* [user]""",
     )
-    assert "wants 2 of 3" in result.steps[0].decision
+    assert "2 of 3 desired" in result.steps[0].decision
     ranking = [line for line in result.steps[0].table if "created" in line]
     assert len(ranking) == 3
     assert ranking[0].startswith(f"-> {deleted}, node-")

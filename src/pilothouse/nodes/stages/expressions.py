@@ -416,7 +416,7 @@ def _has(value: Any, key: Any) -> bool:
 def _text(apply: Callable[[str, str], Any]) -> Callable[[Any, Any], Any]:
     def run(value: Any, argument: Any) -> Any:
         if not isinstance(value, str) or not isinstance(argument, str):
-            raise _Failure(f"wants strings, got {_kind(value)} and {_kind(argument)}")
+            raise _Failure(f"expects strings, got {_kind(value)} and {_kind(argument)}")
         return apply(value, argument)
 
     return run

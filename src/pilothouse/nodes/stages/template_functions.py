@@ -252,7 +252,7 @@ def _from_json(text: str) -> Any:
 
 def _as_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise FunctionError(f"wants a list, got {show(value)}")
+        raise FunctionError(f"expects a list, got {show(value)}")
     return value
 
 

@@ -167,7 +167,8 @@ class DaemonSets(Daemons):
             count > 1 or node not in (*desired, *tolerated) for node, count in pods_by_node.items()
         ):
             raise Violation(
-                f"{name} wants a pod on {desired}, may keep one on {tolerated}, and has them on {dict(pods_by_node)}"
+                f"{name} should have a pod on {desired}, may keep one on {tolerated}, and has them "
+                f"on {dict(pods_by_node)}"
             )
         current = self._check_revisions(owner, pods)
         generation = template_generation(owner.metadata.annotations)
@@ -197,7 +198,7 @@ class DaemonSets(Daemons):
         )
         if reported != (len(desired), len(pods), ready, ready, updated, len(desired) - ready):
             raise Violation(
-                f"{name} wants {len(desired)}, has {len(pods)}, {ready} ready, {updated} new; reports {status}"
+                f"{name} should have {len(desired)}, has {len(pods)}, {ready} ready, {updated} new; reports {status}"
             )
 
     def _check_revisions(self, owner: DaemonSet, pods: list[Pod]) -> str:

@@ -66,7 +66,7 @@ class ReplicaSets(Invariant):
                     raise Violation(
                         f"{change.key} observed generation {before.status.observed_generation}, now {reported}"
                     )
-                self._largest[uid] = max(self._largest.get(uid, 0), _wanted(owner))
+                self._largest[uid] = max(self._largest.get(uid, 0), _desired(owner))
 
     def _pod_changed(self, change: Change, origin: Origin | None) -> None:
         old = self._pods.pop(change.key, None)
@@ -114,8 +114,8 @@ class ReplicaSets(Invariant):
             name = f"{meta.namespace}/{meta.name}"
             pods = [pod for pod in self._pods.values() if _active_owner(pod) == meta.uid]
             matches = selector_from(owner.spec.selector).matches
-            if len(pods) != _wanted(owner):
-                raise Violation(f"{name} wants {_wanted(owner)} pods and has {len(pods)}")
+            if len(pods) != _desired(owner):
+                raise Violation(f"{name} should have {_desired(owner)} pods and has {len(pods)}")
             unselected = [pod.metadata.name for pod in pods if not matches(pod.metadata.labels)]
             if unselected:
                 raise Violation(f"{name} controls pods that it does not select: {unselected}")
@@ -129,7 +129,7 @@ class ReplicaSets(Invariant):
                 )
 
 
-def _wanted(owner: ReplicaSet) -> int:
+def _desired(owner: ReplicaSet) -> int:
     return 1 if owner.spec.replicas is None else owner.spec.replicas
 
 

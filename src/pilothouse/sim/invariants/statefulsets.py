@@ -128,7 +128,7 @@ class StatefulSets(Invariant):
             names = {f"{name}-{ordinal}" for ordinal in range(start, start + desired)}
             pods = {key: pod for key, pod in self._pods.items() if _is_of(pod, owner)}
             if set(pods) != names or not all(map(_is_serving, pods.values())):
-                raise Violation(f"{name} wants {sorted(names)}, there are {sorted(pods)}")
+                raise Violation(f"{name} should have {sorted(names)}, and has {sorted(pods)}")
             newest = max(self._revisions.values(), key=lambda revision: revision.revision).metadata.name
             if status.update_revision != newest:
                 raise Violation(f"{name} has updateRevision {status.update_revision}, the newest is {newest}")

@@ -247,7 +247,7 @@ async def change_in_place(self: SyncContext, name: str, changes: Mapping[str, by
 @SHARED_CACHE.scenario(
     "a resize fails once",
     options=SimulationOptions(controllers=("deployment",)),
-    unguarded=Unguarded("the ReplicaSet wants 9, not 5", ((SyncContext, "_put_set", change_in_place),)),
+    unguarded=Unguarded("the ReplicaSet specifies 9, not 5", ((SyncContext, "_put_set", change_in_place),)),
 )
 async def resize_fails_once(simulation: Simulation) -> None:
     """The ReplicaSet is scaled manually, and the first attempt to correct it fails. Nobody else writes to it."""
@@ -260,7 +260,7 @@ async def resize_fails_once(simulation: Simulation) -> None:
     await user.merge(path, {"spec": {"replicas": 9}})
     await asyncio.sleep(60.0)
     size = (await user.request("GET", path))["spec"]["replicas"]
-    check(size == REPLICAS, f"a minute after it was scaled by hand the ReplicaSet wants {size}, not {REPLICAS}")
+    check(size == REPLICAS, f"a minute after it was scaled by hand the ReplicaSet specifies {size}, not {REPLICAS}")
     await simulation.run_until_idle()
 
 
@@ -313,7 +313,7 @@ async def scaled_by_hand(simulation: Simulation) -> None:
 @OUT_OF_SYNC.scenario(
     "writes fail for a quarter of an hour",
     options=OPTIONS,
-    unguarded=Unguarded("its ReplicaSet wants 5", ((DeploymentController, "reconcile", forget_failures),)),
+    unguarded=Unguarded("its ReplicaSet specifies 5", ((DeploymentController, "reconcile", forget_failures),)),
 )
 async def writes_fail(simulation: Simulation) -> None:
     """The API server rejects all writes of ReplicaSets while the Deployment is scaled."""
@@ -327,7 +327,7 @@ async def writes_fail(simulation: Simulation) -> None:
     await asyncio.sleep(1000.0)  # the longest back-off of the queue
     (one,) = await user.items(SETS)
     if one["spec"]["replicas"] != 3:
-        raise Violation(f"the Deployment wants 3, its ReplicaSet wants {one['spec']['replicas']}")
+        raise Violation(f"the Deployment specifies 3, its ReplicaSet specifies {one['spec']['replicas']}")
     await simulation.run_until_idle()
 
 

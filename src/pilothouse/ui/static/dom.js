@@ -77,7 +77,7 @@ export function kindOf(key) {
   return KINDS[`${group}/${resource}`] ?? resource;
 }
 
-// Each state has a sign, so that none is known by its colour alone; in the order in which a reader wants to see them.
+// Each state has a sign, so that none is known by its colour alone; in the order in which a reader looks for them.
 export const STATES = {
   failing: { sign: "▲", label: "failing" },
   unknown: { sign: "?", label: "unknown" },

@@ -230,9 +230,9 @@ export class ObjectPage {
     const roots = steps.some((step) => step.because?.length) ? new Map(rootsOf(steps).map((step) => [`${step.text} ${step.resourceVersion}`, step])) : null;
     fill(this.panel,
       h("p", {}, h("b", { text: `${object}: ${state}` })),
-      roots ? [h("h2", { text: roots.size === 1 ? "It began with" : "It began with each of these" }),
+      roots ? [h("h2", { text: roots.size === 1 ? "Root cause" : "Root causes" }),
         h("ul", { class: "roots" }, [...roots.values()].map((step) => h("li", {}, headline(step), hints(step)))),
-        h("h2", { text: "How it came to that" })] : null,
+        h("h2", { text: "How it happened" })] : null,
       stepTree(steps, roots ? () => null : hints),
       unseen?.length ? [h("h2", { text: "Not seen" }), h("ul", {}, unseen.map((text) => h("li", { text })))] : null);
   }

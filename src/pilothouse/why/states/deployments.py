@@ -25,7 +25,8 @@ async def incomplete(view: View) -> Finding | None:
         return None
     replica_sets = sorted(await view.owned("replicasets.apps"), key=_revision, reverse=True)
     step = view.step(
-        f"wants {pluralize(desired, 'pod')}: {updated} of {total} have the current template, {available} are available"
+        f"should have {pluralize(desired, 'pod')}: {updated} of {total} have the current template, "
+        f"{available} are available"
     )
     step.table = [
         bounds_line(spec, desired),
@@ -106,7 +107,7 @@ def _size(view: View) -> int:
 def _replica_set_line(view: View) -> str:
     status = view.status
     return (
-        f"{view.reference.name} (revision {_revision(view)}): wants {view.spec.get('replicas', 0)}, has "
-        f"{status.get('replicas') or 0}, {status.get('readyReplicas') or 0} ready, "
+        f"{view.reference.name} (revision {_revision(view)}): {view.spec.get('replicas', 0)} desired, "
+        f"{status.get('replicas') or 0} exist, {status.get('readyReplicas') or 0} ready, "
         f"{status.get('availableReplicas') or 0} available"
     )

@@ -69,7 +69,7 @@ async def _not_running(view: View, pods: list[Document]) -> Finding | None:
     if not because:
         return None
     parallel = view.spec.get("parallelism", 1)
-    text = f"wants {pluralize(parallel, 'pod')} at a time, has {len(active)}, of which {len(ready)} are ready"
+    text = f"should have {pluralize(parallel, 'pod')} at a time, has {len(active)}, of which {len(ready)} are ready"
     return Finding("not running", (view.step(text, because=because),))
 
 

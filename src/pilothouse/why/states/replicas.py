@@ -18,7 +18,7 @@ async def short_of_pods(view: View) -> Finding | None:
     rejected = await rejection(view) if current < desired else None
     if ready >= desired and current >= desired:
         return None
-    step = view.step(f"wants {pluralize(desired, 'pod')}, has {current}, of which {ready} are ready")
+    step = view.step(f"should have {pluralize(desired, 'pod')}, has {current}, of which {ready} are ready")
     if rejected is not None:
         step.because.append(rejected)
         change = await lifetime.last_change(view)

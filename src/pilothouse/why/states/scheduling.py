@@ -236,7 +236,7 @@ class NodeGroups:
         ]
 
     def other_lines(self, entries: list[str]) -> list[str]:
-        """The scheduler's reasons for other nodes: ``3 nodes: Insufficient cpu (wants 4, at most 2 free)``."""
+        """The scheduler's reasons for other nodes: ``3 nodes: Insufficient cpu (requests 4, at most 2 available)``."""
         lines = []
         for entry in entries:
             match = _ENTRY.match(entry)
@@ -253,10 +253,10 @@ class NodeGroups:
     def _free_text(self, resource: str) -> str:
         requested = self._requests.get(resource, 0)
         if self._used is None:
-            return f" (wants {_amount(resource, requested)})"
+            return f" (requests {_amount(resource, requested)})"
         free = [self._free(node, resource) for node in self._remaining]
         max_free = max(free, default=0)
-        return f" (wants {_amount(resource, requested)}, at most {_amount(resource, max_free)} free)"
+        return f" (requests {_amount(resource, requested)}, at most {_amount(resource, max_free)} available)"
 
     def _selection(self) -> str:
         spec = self._view.spec

@@ -21,7 +21,7 @@ async def incomplete(view: View) -> Finding | None:
     if ready >= desired and int(status.get("replicas") or 0) == desired and not updating:
         return None
     step = view.step(
-        f"wants {pluralize(desired, 'pod')}, has {status.get('replicas') or 0}, of which {ready} are ready"
+        f"should have {pluralize(desired, 'pod')}, has {status.get('replicas') or 0}, of which {ready} are ready"
     )
     if updating:
         step.table.append(f"{updated} pods are of revision {update}, others of {current}; partition {partition}")

@@ -297,7 +297,7 @@ class NodeMonitor:
         """Remove both NoExecute taints. Failures are retried in the next pass."""
         for taint in (UNREACHABLE, NOT_READY):
             if has_taint(node, taint):
-                record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} goes: {reason}")
+                record_decision(f"taint {taint.key}:NoExecute of node {node.metadata.name} is removed: {reason}")
                 await self._request(node.metadata.name, self._node_writes.remove_taints(node, [taint]))
 
     async def _request(self, name: str, request: Awaitable[object]) -> None:

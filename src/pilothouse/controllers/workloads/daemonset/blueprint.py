@@ -34,7 +34,9 @@ class Blueprint:
         requirements = node_requirements_of(read.spec, comparison_operators=comparison_operators)
         # A new image changes nothing about which nodes are eligible: the known placements stay.
         self.placements = (
-            placements if placements is not None and placements.wants == requirements else Placements(requirements)
+            placements
+            if placements is not None and placements.requirements == requirements
+            else Placements(requirements)
         )
         self._pinned: tuple[str, int | None, PinnedTemplate] | None = None
 

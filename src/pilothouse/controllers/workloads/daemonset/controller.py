@@ -319,8 +319,8 @@ class DaemonSetController(ManagedController):
         if not node_pods.exists or node is None:
             return f"{name} is not bound, and its node {node_pods.node} does not exist"
         if not node_pods.should_continue:
-            return f"{name} goes: {rejection_reason(sync.blueprint.placements.wants, node)}"
-        return f"{name} goes: node {node_pods.node} has {len(node_pods.pods)} daemon pods, more than it should run"
+            return f"{name} is deleted: {rejection_reason(sync.blueprint.placements.requirements, node)}"
+        return f"{name} is deleted: node {node_pods.node} has {len(node_pods.pods)} daemon pods, too many"
 
     async def _rolling_update(self, sync: _SyncContext) -> None:
         counts = sync.node_pods.counts

@@ -91,14 +91,14 @@ class Placements:
     """The placements of one DaemonSet, each computed once per object of ``NodeTable``."""
 
     def __init__(self, requirements: NodeRequirements) -> None:
-        self.wants = requirements
+        self.requirements = requirements
         self._known: dict[str, tuple[Node, Placement]] = {}
 
     def on(self, node: Node) -> Placement:
         cached = self._known.get(node.metadata.name)
         if cached is not None and cached[0] is node:
             return cached[1]
-        placement = decide_placement(self.wants, node)
+        placement = decide_placement(self.requirements, node)
         self._known[node.metadata.name] = (node, placement)
         return placement
 

@@ -24,8 +24,8 @@ UNLIMITED = 2**31 - 1
 def replica_sets_to_clean_up(deployment: Deployment, old: Sequence[ReplicaSet]) -> list[ReplicaSet]:
     """The old ReplicaSets over the limit, lowest revision first.
 
-    A ReplicaSet that has or wants pods, or whose size was not observed by its controller, is kept; no other is deleted
-    instead.
+    A ReplicaSet with existing or desired pods, or whose size was not observed by its controller, is kept; no other is
+    deleted instead.
     """
     limit = deployment.spec.revision_history_limit
     if limit is None or limit == UNLIMITED:

@@ -56,7 +56,7 @@ def describe(deployment: Deployment, status: DeploymentStatus) -> str:
     """Why this status is written instead of the present one, in a sentence."""
     before = {existing.type: existing for existing in deployment.status.conditions}
     text = (
-        f"status: wants {desired_replicas(deployment)} replicas; {status.replicas} exist, {status.updated_replicas} "
+        f"status: {desired_replicas(deployment)} replicas desired; {status.replicas} exist, {status.updated_replicas} "
         f"updated, {status.available_replicas} available"
     )
     for new in status.conditions:

@@ -293,7 +293,7 @@ class ReplicaSetController(ManagedController):
         desired = _desired_replicas(owner)
         burst = "" if active + missing == desired else f", at most {self._options.burst} in one sync"
         pods = "1 pod" if desired == 1 else f"{desired} pods"
-        record_decision(f"wants {pods} and has {active}: creating {missing}{burst}")
+        record_decision(f"{pods} desired, {active} active: creating {missing}{burst}")
         self._expectations.expect_creations(key, missing)
         meta = owner.metadata
         reference = object_reference(self._kind, meta)
@@ -334,7 +334,7 @@ class ReplicaSetController(ManagedController):
                 self._age_ratio.observe(ratio)
         self._expectations.expect_deletions(key, [object_key(victim.pod.metadata) for victim in to_delete])
         reference = object_reference(self._kind, owner.metadata)
-        sizes = f"wants {_desired_replicas(owner)} of {len(ranked_pods)}"
+        sizes = f"{_desired_replicas(owner)} of {len(ranked_pods)} desired"
 
         async def delete(victim: PodToDelete) -> None:
             meta = victim.pod.metadata

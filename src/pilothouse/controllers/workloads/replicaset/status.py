@@ -103,7 +103,7 @@ def next_status(
 def describe(owner: ReplicaSet, counts: StatusCounts, failure: Failure | None) -> str:
     """Why the status is written, in a sentence."""
     desired = 1 if owner.spec.replicas is None else owner.spec.replicas
-    text = f"status: wants {desired} pods; {counts.active} active, {counts.ready} ready, {counts.available} available"
+    text = f"status: {desired} pods desired; {counts.active} active, {counts.ready} ready, {counts.available} available"
     return text if failure is None else f"{text}; {failure.reason}: {failure.message}"
 
 

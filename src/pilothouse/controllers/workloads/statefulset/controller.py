@@ -301,7 +301,7 @@ class StatefulSetController(ManagedController):
             return
         desired = status
         record_decision(
-            f"status: wants {sync.rules.desired} replicas; {desired.replicas} exist, {desired.ready_replicas} ready, "
+            f"status: {sync.rules.desired} replicas desired; {desired.replicas} exist, {desired.ready_replicas} ready, "
             f"{desired.updated_replicas} of the update revision {desired.update_revision}"
         )
 
@@ -386,7 +386,7 @@ class _Apply:
     def _reason(self, action: Action) -> str:
         observed, name = self._seen, action.name
         rules = observed.rules
-        summary = f"wants {rules.desired} replicas from ordinal {rules.start}"
+        summary = f"{rules.desired} replicas desired from ordinal {rules.start}"
         match action:
             case CreatePod(from_current=from_current):
                 revision = (
