@@ -181,6 +181,12 @@ def line(kind: str, resource: str, group: str = "", version: str = "v1") -> Reso
             ["10.0.0.0/24", "amd64"],
             ["44867ad6", "0123", "aws"],
         ),
+        "the defaults of a LimitRange": (
+            line("LimitRange", "limitranges"),
+            {"spec": {"limits": [{"type": "Container", "default": {"cpu": "500m", "acme.example/gpu": "1"}}]}},
+            ['"default": {"cpu": "500m"'],
+            [],
+        ),
         "custom resources": (
             line("AcmeShop", "acmeshops", "acme.example"),
             {"spec": {"size": 3, "acmeField": ["Acme", {"alice": "alice@acme.example"}]}, "status": {"acme": True}},

@@ -62,12 +62,14 @@ _ENUMERATIONS = frozenset(
 _API_FIELDS = frozenset({"kind", "apiVersion", "apiGroup", "apiGroups", "group", "resource", "resources", "verbs"})
 _UNCHANGED = frozenset({"uid", "resourceVersion", "schedule", "timeZone", "fieldPath", "hash", "ip", "podCIDR"})
 _EMPTIED = frozenset({"message", "description", "note", "caBundle", "lastTerminationState"})
-_LEFT_OUT = frozenset(
+_LEFT_OUT = frozenset({"managedFields", "selfLink", "images"})
+_LEFT_OUT_OF_SCHEMAS = frozenset(
     {
-        *("managedFields", "selfLink", "x-kubernetes-validations", "pattern", "default", "enum", "example", "images"),
+        *("x-kubernetes-validations", "pattern", "default", "enum", "example"),
         *("externalDocs", "id", "$ref", "$schema"),
     }
 )
+"""Fields of ``JSONSchemaProps``. Other types have fields of these names, too: ``default`` of a LimitRange."""
 _SERVER_GENERATED = (
     "kubernetes.io/bootstrapping",
     "apf.kubernetes.io/autoupdate-spec",
@@ -171,8 +173,9 @@ class Anonymizer:
 
     def _object(self, value: Object, kind: Type) -> Object:
         fields, changed = kind.definition.fields, {}
+        left_out = _LEFT_OUT | _LEFT_OUT_OF_SCHEMAS if "$schema" in fields else _LEFT_OUT
         for key, member in value.items():
-            if key in _LEFT_OUT:
+            if key in left_out:
                 continue
             if key in ("kind", "apiVersion") and isinstance(member, str):
                 changed[key] = self._api(member, key)
