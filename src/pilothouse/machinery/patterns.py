@@ -19,6 +19,7 @@ class PatternError(ValueError):
 
 _GO_WORDS = {
     "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
     "no argument for repetition operator": "missing argument to repetition operator",
     "invalid repetition size": "invalid repeat count",
     "bad repetition operator": "invalid nested repetition operator",

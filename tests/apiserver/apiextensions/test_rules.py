@@ -241,6 +241,27 @@ def test_root_metadata_must_not_be_specified() -> None:
     assert all_errors({"description": "a"}) == [reported]
 
 
+@cases(
+    "default, reported",
+    {
+        "another type": (-1, ['s.default: Invalid value: "integer":  in body must be of type object: "integer"']),
+        "incomplete": (
+            {"a": 1},
+            [
+                's.default: Invalid value: {"a":1}: must not have unknown fields',
+                "s.default.apiVersion: Required value",
+                "s.default.kind: Required value",
+            ],
+        ),
+        "an object": ({"apiVersion": "a/v1", "kind": "B"}, []),
+    },
+)
+def test_default_of_the_root(default: Any, reported: list[str]) -> None:
+    """Recorded from v1.36.2: it is validated as an embedded resource."""
+    schema: Object = {"type": "object", "properties": {"spec": {"type": "object"}}, "default": default}
+    assert [str(error) for error in validate_schema(schema, "s")] == reported
+
+
 def test_value_validations_require_structural_properties() -> None:
     """A schema of keys does not do."""
     schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}
@@ -314,6 +335,23 @@ def test_value_validations_require_structural_properties() -> None:
         "a default of another type": (
             {"type": "object", "properties": {"a": {**INTEGER, "default": "x"}}},
             f'{SPEC}.properties[a].default: Invalid value: "string":  in body must be of type integer: "string"'),
+        "a default that matches no branch": (
+            {"type": "string", "default": "a", "not": {"pattern": "^a"}},
+            f'{SPEC}.default: Invalid value: "": "" must not validate the schema (not)'),
+        "a default of an int-or-string may have any type": ({"x-kubernetes-int-or-string": True, "default": []}, ""),
+        "a default with invalid metadata": (
+            {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True,
+             "default": {"apiVersion": "v1", "kind": "A", "metadata": {"name": 1}}},
+            f'{SPEC}.default.metadata: Invalid value: {{"name":1}}: json: cannot unmarshal number into Go struct '
+            "field ObjectMeta.name of type string"),
+        "a schema that is not converted: defaults are not validated": (
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": False,
+             "properties": {"a": {"type": "string", "default": 1}}},
+            f"{SPEC}.x-kubernetes-preserve-unknown-fields: Invalid value: false: must be true or undefined"),
+        "a character class without an end": (
+            {"type": "string", "pattern": "[a"},
+            f'{SPEC}.pattern: Invalid value: "[a": must be a valid regular expression, but isn\'t: error parsing '
+            "regexp: missing closing ]: `[a`"),
         "an unknown field in a default": (
             {"type": "object", "properties": {"a": {"type": "object", "default": {"x": 1}}}},
             f'{SPEC}.properties[a].default: Invalid value: {{"x":1}}: must not have unknown fields'),

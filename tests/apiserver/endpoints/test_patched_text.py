@@ -67,3 +67,11 @@ def test_merge_patches(patch: Any, expected: str) -> None:
 )
 def test_json_patches(operations: Any, expected: str) -> None:
     assert json_patched_text(SERVICE, operations) == _whole(expected)
+
+
+def test_members_of_custom_objects_are_sorted() -> None:
+    """Recorded from v1.36.2."""
+    widget = {"kind": "Widget", "apiVersion": "example.com/v1", "spec": {"z": "<", "a": [{"y": 1, "b": 2}]}}
+    expected = '{"apiVersion":"example.com/v1","kind":"Widget","spec":{"a":[{"b":2,"y":1}],"x":1,"z":"\\u003c"}}'
+    assert json_patched_text(widget, [{"op": "add", "path": "/spec/x", "value": 1}]) == expected
+    assert merge_patched_text(widget, {"spec": {"x": 1}}) == expected

@@ -266,6 +266,7 @@ def test_cells_of_a_wrong_type_are_empty() -> None:
     assert cell({"a": "7"}, ".a", "integer", NOW, RowBudget(100)) is None
     assert cell({"a": 7}, ".a", "boolean", NOW, RowBudget(100)) is None
     assert cell({"a": ["x", 1]}, ".a", "string", NOW, RowBudget(100)) == '["x",1]'
+    assert cell({"a": {"z": "<", "b": 1}}, ".a", "string", NOW, RowBudget(100)) == '{"b":1,"z":"\\u003c"}'
     assert cell({"a": "soon"}, ".a", "date", NOW, RowBudget(100)) == "<invalid>"
     assert cell({"a": 5}, ".a", "date", NOW, RowBudget(100)) is None
     assert cell({"a": ""}, ".a", "date", NOW, RowBudget(100)) == "<unknown>"

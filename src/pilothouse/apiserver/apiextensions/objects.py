@@ -9,14 +9,17 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.api import schema as api_schema
 from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.registry.generic import object_meta
+from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.names import dns_1035_label_errors, path_segment_errors
 
 Node = Mapping[str, Any]
 EMBEDDED = "x-kubernetes-embedded-resource"
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _MAX_INT32 = (1 << 31) - 1
 
 
@@ -41,6 +44,50 @@ def children(value: Any, node: Node, path: str) -> Iterator[tuple[str, Node, Any
     elif isinstance(value, list) and node.get("items"):
         for position, item in enumerate(value):
             yield f"{path}[{position}]", node["items"], item
+
+
+class InvalidEmbedded(DecodeError):
+    """The metadata, apiVersion or kind of an embedded resource cannot be decoded; ``error`` is that of the field."""
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def check_metadata(obj: Object) -> list[str]:
+    """Decode metadata strictly as ObjectMeta, whatever the schema specifies; returns the removed fields as errors.
+    Raises ``DecodeError``."""
+    meta = obj.get("metadata")
+    if meta is None:
+        obj["metadata"] = {}
+        return []
+    decoded = decode_body(msgspec.json.encode(meta), api_schema.load().definition(_OBJECT_META))
+    obj["metadata"] = decoded.document
+    return [f'unknown field "metadata.{name}"' for name in decoded.unknown]
+
+
+def prune_embedded(value: Any, node: Node, path: str) -> list[str]:
+    """``check_metadata`` for embedded resources. Raises ``InvalidEmbedded``."""
+    removed: list[str] = []
+    for member_path, member_schema, member in children(value, node, path):
+        if member_schema.get(EMBEDDED) and isinstance(member, dict):
+            for field in ("apiVersion", "kind"):
+                if not isinstance(member.get(field, ""), str):
+                    raise InvalidEmbedded(
+                        field_errors.invalid(f"{member_path}.{field}", member[field], "must be a string")
+                    )
+            removed += _prune_metadata(member, member_path)
+        removed += prune_embedded(member, member_schema, member_path)
+    return removed
+
+
+def _prune_metadata(member: Object, path: str) -> list[str]:
+    if member.get("metadata") is None:
+        return []
+    try:
+        return [text.replace('"metadata.', f'"{path}.metadata.') for text in check_metadata(member)]
+    except DecodeError as error:
+        raise InvalidEmbedded(field_errors.invalid(f"{path}.metadata", member["metadata"], str(error))) from None
 
 
 def validate_embedded(value: Any, node: Node, path: str = "") -> ErrorList:

@@ -4,13 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pilothouse.api import schema as api_schema
-from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.apiextensions import schema
 from pilothouse.apiserver.apiextensions.objects import (
-    EMBEDDED,
     ScalePaths,
-    children,
+    check_metadata,
+    prune_embedded,
     validate_embedded,
     validate_scale,
 )
@@ -22,7 +20,6 @@ from pilothouse.apiserver.objects import Object, decode, encode
 from pilothouse.apiserver.registry.generic.managed_fields import without_managed_fields
 from pilothouse.apiserver.registry.generic.strategy import Strategy
 from pilothouse.apiserver.resources import ResourceInfo, Subresource
-from pilothouse.machinery.bodies import DecodeError, decode_body
 
 if TYPE_CHECKING:
     from pilothouse.apiserver.apiextensions.conversion.converter import Converter
@@ -41,7 +38,6 @@ _UNCHECKED = (
 )
 _RECENT_BYTES, _ENTRY_OVERHEAD = 8 * 1024 * 1024, 200
 _READ_WRITE = ("get", "patch", "update")
-_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class RecentConversions:
@@ -114,50 +110,15 @@ class CustomVersion(msgspec.Struct, frozen=True, eq=False):
         for invalid embedded resources."""
         schema.prune(obj, self.openapi)
         schema.prune_nulls(obj, self.openapi)
-        self._prune_embedded(obj, self.openapi, "")
+        prune_embedded(obj, self.openapi, "")
 
     def prune(self, obj: Object) -> list[str]:
         """Remove fields that the schema does not specify; returns them as errors of strict decoding.
 
         Raises ``DecodeError`` for invalid metadata, apiVersion or kind.
         """
-        unknown_fields = _check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
-        return unknown_fields + self._prune_embedded(obj, self.openapi, "")
-
-    def _prune_embedded(self, value: Any, node: Any, path: str) -> list[str]:
-        """``_check_metadata`` for embedded resources."""
-        removed: list[str] = []
-        for member_path, member_schema, member in children(value, node, path):
-            if member_schema.get(EMBEDDED) and isinstance(member, dict):
-                for field in ("apiVersion", "kind"):
-                    if not isinstance(member.get(field, ""), str):
-                        raise DecodeError(
-                            str(field_errors.invalid(f"{member_path}.{field}", member[field], "must be a string"))
-                        )
-                removed += self._prune_embedded_metadata(member, member_path)
-            removed += self._prune_embedded(member, member_schema, member_path)
-        return removed
-
-    def _prune_embedded_metadata(self, member: Object, path: str) -> list[str]:
-        if member.get("metadata") is None:
-            return []
-        try:
-            return [text.replace('"metadata.', f'"{path}.metadata.') for text in _check_metadata(member)]
-        except DecodeError as error:
-            metadata_error = field_errors.invalid(f"{path}.metadata", member["metadata"], str(error))
-            raise DecodeError(str(metadata_error)) from None
-
-
-def _check_metadata(obj: Object) -> list[str]:
-    """Decode metadata strictly as ObjectMeta, whatever the schema specifies."""
-    meta = obj.get("metadata")
-    if meta is None:
-        obj["metadata"] = {}
-        return []
-    definition = api_schema.load().definition(_OBJECT_META)
-    decoded = decode_body(msgspec.json.encode(meta), definition)
-    obj["metadata"] = decoded.document
-    return [f'unknown field "metadata.{name}"' for name in decoded.unknown]
+        unknown_fields = check_metadata(obj) + sorted(schema.prune(obj, self.openapi))
+        return unknown_fields + prune_embedded(obj, self.openapi, "")
 
 
 def is_crd_condition_true(definition: Object, condition: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.apiextensions import schema as values
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
-from pilothouse.apiserver.apiextensions.objects import validate_embedded
+from pilothouse.apiserver.apiextensions.objects import InvalidEmbedded, prune_embedded, validate_embedded
 from pilothouse.apiserver.apiextensions.rule_costs import RuleCosts, max_cardinality_below
 from pilothouse.apiserver.apiextensions.rules import (
     ABSENT,
@@ -98,7 +98,7 @@ def _is_convertible(node: Any) -> bool:
         *(node.get("properties") or {}).values(),
     ]
     children += [branch for junctor in _JUNCTORS for branch in node.get(junctor) or ()]
-    return not node.get("$schema") and all(map(_is_convertible, children))
+    return not node.get("$schema") and node.get(_PRESERVE) is not False and all(map(_is_convertible, children))
 
 
 def _error_text(error: FieldError) -> str:
@@ -274,8 +274,8 @@ def _validate_specified(node: Node, checked: Node, path: str, checked_path: str)
 
 def _validate_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
     """A default must be valid and have no unknown fields. Upstream does not descend into additionalProperties."""
-    if node.get("default") is not None and not root:
-        yield from _validate_default(node, f"{path}.default")
+    if node.get("default") is not None:
+        yield from _validate_default({**node, _EMBEDDED: True} if root else node, f"{path}.default")
     if isinstance(node.get("items"), Mapping):
         yield from _validate_defaults(node["items"], f"{path}.items")
     for name, property_schema in (node.get("properties") or {}).items():
@@ -288,21 +288,38 @@ def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
     wrapper_schema = {"properties": {"": node}}
     if values.prune(copy.deepcopy(default), node, root=bool(node.get(_EMBEDDED))):
         yield field_errors.invalid(path, default, "must not have unknown fields")
+    try:
+        prune_embedded({"": copy.deepcopy(default)}, wrapper_schema, "")
+    except InvalidEmbedded as invalid:
+        yield FieldError(path + invalid.error.field, invalid.error.reason, invalid.error.text)
+        return
     embedded = validate_embedded({"": default}, wrapper_schema)
     if embedded:
         for error in embedded:
             yield FieldError(path + error.field, error.reason, error.text)
         return
-    for error in values.validate(default, node):
+    for error in values.validate(default, _without_int_or_string(node)):
         # The message has the path inside of the default, the field of the error is that of the default.
         dot = "." if error.field[:1] not in ("", "[") else ""
-        field = error.field if error.field == "<nil>" else f"{path}{dot}{error.field}"
+        field = path if error.field == "<nil>" else f"{path}{dot}{error.field}"
         yield FieldError(field, error.reason, error.text)
+
+
+def _without_int_or_string(node: Any) -> Any:
+    """The schema that upstream validates defaults by: int-or-strings have no type in it (``ToKubeOpenAPI``)."""
+    if isinstance(node, Mapping):
+        # A property of that name has a schema as its value.
+        return {
+            key: _without_int_or_string(value)
+            for key, value in node.items()
+            if key != _INT_OR_STRING or isinstance(value, Mapping)
+        }
+    return [_without_int_or_string(value) for value in node] if isinstance(node, list) else node
 
 
 def _validate_defaults_with_rules(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
     """A default must pass the CEL rules, both as an unchanged and as a new value."""
-    if node.get("default") is not None and not root and (tree := rule_tree(node)) is not None:
+    if node.get("default") is not None and (tree := rule_tree(node)) is not None:
         default = node["default"]
         for old in (default, ABSENT):
             run = RuleEvaluation()

@@ -133,7 +133,10 @@ def patch_function(
         if untyped and isinstance(result, dict):
             patched_text.sort_untyped(result, old, document, untyped)
         strategic = document if content_type == STRATEGIC_MERGE_PATCH else None
-        format_patched = None if definition is None else lambda: _format_patched(content_type, old, document, owners)
+
+        def format_patched() -> str:
+            return _format_patched(content_type, old, document, owners)
+
         if strategic is None and isinstance(result, dict):
             check_patched_kind(info, result, *old_type_meta, format_patched)
         changed_members = patched_members

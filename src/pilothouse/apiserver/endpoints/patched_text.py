@@ -8,6 +8,8 @@ order of Go's declarations.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.serializers.protobuf_table import FieldRow, message_of, table
 from pilothouse.machinery.go_text import compact_json, print_value
@@ -29,7 +31,7 @@ def sort_untyped(result: Object, old: Object, patch: Any, fields: Sequence[str])
 
 
 def merge_patched_text(original: Object, patch: Mapping[str, Any]) -> str:
-    """``original``, of a built-in kind, after an applicable merge patch."""
+    """``original`` after an applicable merge patch."""
     ordered = in_go_order(original)
     return compact_json(_sorted_by_merge(apply_merge_patch(ordered, patch), ordered, patch))
 
@@ -45,10 +47,12 @@ def json_patched_text(original: Object, operations: Sequence[Mapping[str, Any]])
 
 
 def in_go_order(obj: Object) -> Object:
-    """An object of a built-in kind with its members as Go encodes them: those of structs as declared, of maps
-    sorted."""
+    """An object with its members as Go encodes them: those of structs as declared, of maps sorted, so that those of
+    custom objects are."""
     message = message_of(obj["apiVersion"], obj["kind"])
-    assert message is not None, "built-in kinds have a protobuf form"
+    if message is None:
+        ordered: Object = msgspec.json.decode(msgspec.json.encode(obj, order="deterministic"))
+        return ordered
     head = {name: obj[name] for name in ("kind", "apiVersion")}
     return {**head, **_ordered(obj, message)}
 

@@ -170,18 +170,16 @@ def check_patched(
         if checked is not None:
             return checked
     text = msgspec.json.encode(obj)
+    if format_patched is None:
+        format_patched = text.decode if strategic is None else (lambda: print_value(strategic))
     if definition is None:
         try:
             all_strict_errors = [*patch_strict_errors, *call.info.custom.prune(obj)]
         except DecodeError as error:
-            raise _invalid_patch(text.decode(), str(error)) from None
+            raise _invalid_patch(format_patched(), str(error)) from None
         if all_strict_errors:
-            _handle_patch_strict_errors(call, options, text.decode(), all_strict_errors)
+            _handle_patch_strict_errors(call, options, format_patched, all_strict_errors)
         return obj
-    if strategic is not None:
-        format_patched = format_patched or (lambda: print_value(strategic))
-    elif format_patched is None:
-        format_patched = text.decode
     try:
         decoded = decode_body(text, definition) if strategic is None else convert_document(obj, definition)
     except DecodeError as error:
@@ -190,7 +188,7 @@ def check_patched(
             patched_text, str(error) if strategic is not None else _first_error(patched_text, definition)
         ) from None
     if patch_strict_errors or decoded.strict_errors:
-        _handle_patch_strict_errors(call, options, format_patched(), [*patch_strict_errors, *decoded.strict_errors])
+        _handle_patch_strict_errors(call, options, format_patched, [*patch_strict_errors, *decoded.strict_errors])
     if may_have_empty(text):
         _drop_empty_fields(decoded.document, definition)
     return decoded.document
@@ -249,9 +247,11 @@ def _check_patched_members(obj: Object, definition: Definition, patched_members:
     return result
 
 
-def _handle_patch_strict_errors(call: Call, options: WriteOptions, patched_text: str, strict_errors: list[str]) -> None:
+def _handle_patch_strict_errors(
+    call: Call, options: WriteOptions, format_patched: Callable[[], str], strict_errors: list[str]
+) -> None:
     if options.field_validation == "Strict":
-        raise _invalid_patch(patched_text, f"strict decoding error: {', '.join(strict_errors)}")
+        raise _invalid_patch(format_patched(), f"strict decoding error: {', '.join(strict_errors)}")
     if options.field_validation == "Warn":
         call.warnings += strict_errors
 

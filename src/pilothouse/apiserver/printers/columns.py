@@ -8,6 +8,7 @@ from typing import Any
 
 from pilothouse.apiserver.printers.json_paths import PathError, RowBudget, find
 from pilothouse.apiserver.registry.generic.printers import UNKNOWN, human_duration
+from pilothouse.machinery.go_text import html_escaped
 from pilothouse.machinery.times import TimeError, parse_time
 
 
@@ -64,4 +65,4 @@ def _as_int64(value: float) -> int:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return html_escaped(json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True))
