@@ -84,6 +84,8 @@ def read_built_in(call: Call, options: WriteOptions, info: ResourceInfo, group: 
         body, duplicates = read_text(body, content_type, kind)
     try:
         decoded = decode_body(body, definition)
+        if kind == info.kind:
+            call.strategy.decode_unions(decoded.document)
     except BodySyntaxError as error:
         raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}", original_body) from None
     except DecodeError as error:
@@ -168,6 +170,7 @@ def check_patched(
     if patched_members and definition is not None and not patch_strict_errors:
         checked = _check_patched_members(obj, definition, patched_members)
         if checked is not None:
+            _decode_patched_unions(call, checked, format_patched)
             return checked
     text = msgspec.json.encode(obj)
     if format_patched is None:
@@ -191,7 +194,16 @@ def check_patched(
         _handle_patch_strict_errors(call, options, format_patched, [*patch_strict_errors, *decoded.strict_errors])
     if may_have_empty(text):
         _drop_empty_fields(decoded.document, definition)
+    _decode_patched_unions(call, decoded.document, format_patched)
     return decoded.document
+
+
+def _decode_patched_unions(call: Call, obj: Object, format_patched: Callable[[], str] | None) -> None:
+    try:
+        call.strategy.decode_unions(obj)
+    except DecodeError as error:
+        text = msgspec.json.encode(obj).decode() if format_patched is None else format_patched()
+        raise _invalid_patch(text, str(error)) from None
 
 
 def _first_error(text: str, definition: Definition) -> str:

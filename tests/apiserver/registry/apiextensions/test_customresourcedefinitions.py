@@ -12,7 +12,9 @@ from tests.tables import cases
 
 from pilothouse.apiserver.apiextensions.controller import CustomResources
 from pilothouse.apiserver.apiextensions.structural import validate_schema
+from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions.unions import decode_unions
 from pilothouse.apiserver.resources import ResourceInfo
+from pilothouse.machinery.bodies import DecodeError
 from pilothouse.serving.certificates import create_authority
 from pilothouse.storage import Record
 
@@ -347,3 +349,48 @@ async def test_recreated_definition_is_not_finalized_for_its_predecessor(
     answer = await api.get(FOOS)
     assert answer.status == 200, answer.text
     assert set(conditions(answer)) == {"NamesAccepted", "Established"}
+
+
+SCHEMA_FIELD = "Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.properties"
+
+
+@cases(
+    "written, decoded",
+    {
+        "unset values are dropped, unknown fields too": (
+            {"items": {"type": "array", "uniqueItems": False, "foo": 1, "items": {"type": "string", "title": ""}}},
+            {"items": {"type": "array", "items": {"type": "string"}}},
+        ),
+        "null": (
+            {"additionalProperties": {"type": "string", "maxLength": None}},
+            {"additionalProperties": {"type": "string"}},
+        ),
+        "a boolean": ({"additionalProperties": False}, {"additionalProperties": False}),
+        "no schema": ({"items": 5}, {}),
+        "no schemas": ({"items": []}, {}),
+        "several schemas": ({"items": [{"type": "string", "title": ""}]}, {"items": [{"type": "string"}]}),
+        "neither a boolean nor a schema": ({"additionalProperties": 5}, "boolean or JSON schema expected"),
+        "a wrong type": (
+            {"items": {"type": 5}},
+            f"json: cannot unmarshal number into {SCHEMA_FIELD}.items.type of type string",
+        ),
+        "a wrong type below": (
+            {"items": {"type": "object", "additionalProperties": {"maxLength": "x"}}},
+            f"json: cannot unmarshal string into {SCHEMA_FIELD}.items.additionalProperties.maxLength of type int64",
+        ),
+        "a property that is no schema": (
+            {"items": {"properties": {"a": 5}}},
+            f"json: cannot unmarshal number into {SCHEMA_FIELD}.items.properties of type v1.JSONSchemaProps",
+        ),
+    },
+)
+def test_schemas_of_items_and_values(written: Any, decoded: Any) -> None:
+    """Recorded from v1.36.2."""
+    schema = {"properties": {"a": written}}
+    definition = {"spec": {"versions": [{"schema": {"openAPIV3Schema": schema}}]}}
+    result: Any = schema["properties"]["a"]
+    try:
+        decode_unions(definition)
+    except DecodeError as error:
+        result = str(error)
+    assert result == decoded

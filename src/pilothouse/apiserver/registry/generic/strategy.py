@@ -118,6 +118,9 @@ class Strategy:
 
     # Preparing
 
+    def decode_unions(self, obj: Object) -> None:
+        """Decode fields that have no single type in the table of types, in place. Raises ``DecodeError``."""
+
     def set_defaults(self, obj: Object) -> None:
         """Set defaults. Called for every write, before admission."""
 

@@ -19,6 +19,9 @@ from pilothouse.machinery.names import dns_subdomain_errors
 
 with lazy_imports():
     from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import (
+        unions as custom_resource_definition_unions,
+    )
+    from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import (
         validation as custom_resource_definition_validation,
     )
     from pilothouse.apiserver.registry.apiextensions.customresourcedefinitions import (
@@ -49,6 +52,9 @@ class CustomResourceDefinitionStrategy(Strategy):
             return dns_subdomain_errors(name) + ([] if name == required_name else [_INVALID_NAME])
 
         return name_errors
+
+    def decode_unions(self, obj: Object) -> None:
+        custom_resource_definition_unions.decode_unions(obj)
 
     def set_defaults(self, obj: Object) -> None:
         set_defaults_custom_resource_definition(obj)
