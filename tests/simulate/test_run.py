@@ -202,6 +202,33 @@ def test_an_expectation_that_is_true_before_its_entry_is_a_notice(tmp_path: Path
     assert run_result.measures["time until ready"] > 120
 
 
+_CLAIMING = """
+  objects:
+  - apiVersion: apps/v1
+    kind: StatefulSet
+    metadata: {name: db}
+    spec:
+      replicas: 2
+      selector: {matchLabels: {app: db}}
+      template:
+        metadata: {labels: {app: db}}
+        spec: {containers: [{name: db, image: "db:1"}]}
+      volumeClaimTemplates:
+      - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+  until: {time: 1m}
+  expect: {budgets: [{workload: statefulset/db, maxUnavailable: 1}]}
+"""
+
+
+def test_a_budget_that_measures_nothing_is_a_notice(tmp_path: Path) -> None:
+    assert result(tmp_path, _CLAIMING).notices == (
+        "budget maxUnavailable statefulset/db measures nothing: of 2 pods 0 are ready at the end, and all of them "
+        "never were at the same time",
+        "no volume at the end for default/data-db-0; with cluster: {storage: true} volumes are provisioned",
+    )
+    assert result(tmp_path, "  cluster: {storage: true}\n" + _CLAIMING).notices == ()
+
+
 def test_entries_that_never_start_are_notices(tmp_path: Path) -> None:
     spec = WEB.replace('image: "web:1"', 'image: "web:1", resources: {requests: {cpu: "99"}}')
     spec += "  timeline: [{name: late, when: 'objects.pods.size() == 9', scale: {deployment: web, replicas: 5}}]\n"

@@ -3,7 +3,7 @@
 Updated with every commit. An exceeded budget fails the run at its end, so that the measures are complete.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -96,6 +96,8 @@ class _Usage(msgspec.Struct):
     """Replicas at the time when all of them were ready last, or fewer if it was scaled down since: pods that are not
     created yet were never available. For a workload that existed before the run at least the number of pods that were
     ready at the start."""
+    is_measured: bool = False
+    """Whether pods were required at some time."""
     ready: dict[str, None] = {}
     most: int = 0
     share: float = 0.0
@@ -155,6 +157,7 @@ class Usage(Invariant):
             self._add_existing_pod(record.key, record.value)
         for usage in self._workloads.values():
             usage.required = min(usage.desired, len(usage.ready))
+            usage.is_measured = usage.required > 0
 
     def begin_timeline(self) -> None:
         """Measure times from now on, as expectations and actions do."""
@@ -275,6 +278,7 @@ class Usage(Invariant):
         ready = len(usage.ready)
         if ready >= usage.desired:
             usage.required = usage.desired
+            usage.is_measured = usage.is_measured or usage.required > 0
         missing = max(0, usage.required - ready)
         if missing > usage.most:
             usage.most = missing
@@ -331,6 +335,19 @@ class Usage(Invariant):
     def deleted_unready(self) -> tuple[str, ...]:
         """The first pods that were deleted or failed before they were ready, and the number of further ones."""
         return _named(self._deleted_unready, self._more_deleted_unready)
+
+    def notices(self) -> Iterator[str]:
+        """Notices about budgets that are kept because there was nothing to measure."""
+        for workload, numbers in self._of_budget.items():
+            usage = self._workloads.get(workload)
+            if usage is None or usage.is_measured or not usage.desired:
+                continue
+            for number in numbers:
+                budget = self._budgets[number]
+                yield (
+                    f"budget {budget.name or budget_name(budget)} measures nothing: of {usage.desired} pods "
+                    f"{len(usage.ready)} are ready at the end, and all of them never were at the same time"
+                )
 
     def results(self) -> tuple[BudgetResult, ...]:
         """The result of each budget."""

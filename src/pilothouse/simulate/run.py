@@ -42,6 +42,10 @@ def _drawn(scenario: Scenario, seed: int) -> tuple[drawn.Drawn, ...]:
     return drawn.draw(scenario.spec.faults, seed, nodes, program=bool(scenario.program))
 
 
+_CLAIMS_NAMED = 5
+"""Maximum number of named claims without a volume."""
+
+
 class Running:
     """The progress of a run, read by another thread."""
 
@@ -137,6 +141,8 @@ class _Run:
         self._rested = False
         self._unfinished: tuple[str, ...] = ()
         """Blocked entries of the timeline at the end of the run."""
+        self._unprovisioned = ""
+        """A notice about claims that nothing provisions."""
         self._never_ready: tuple[str, ...] = ()
         self._deleted_unready: tuple[str, ...] = ()
 
@@ -186,6 +192,8 @@ class _Run:
                 self._budgets, self._measures = self._usage.results(), self._measured(simulation)
                 self._never_ready = self._usage.never_ready()
                 self._deleted_unready = self._usage.deleted_unready()
+                if not self._scenario.spec.cluster.storage:
+                    self._unprovisioned = _unprovisioned(simulation)
 
     def _measured(self, simulation: Simulation) -> dict[str, float]:
         """The measures by name: durations of entries and expectations, and usage."""
@@ -344,6 +352,23 @@ class _Run:
             yield from self._timeline.notices()
         if self._failure is None or self._failure.kind in ("eventually", "atEnd", "budget"):
             yield from self._unfinished
+            yield from self._usage.notices()
+            if self._unprovisioned:
+                yield self._unprovisioned
+
+
+def _unprovisioned(simulation: Simulation) -> str:
+    """A notice about claims that wait for a volume, in a cluster without a driver that provisions some; or ""."""
+    pending = []
+    for record in simulation.store.list("/persistentvolumeclaims/").records:
+        claim = msgspec.json.decode(record.value)
+        if (claim.get("status") or {}).get("phase") == "Pending":
+            pending.append(f"{claim['metadata']['namespace']}/{claim['metadata']['name']}")
+    if not pending:
+        return ""
+    more = f" and {len(pending) - _CLAIMS_NAMED} more" if len(pending) > _CLAIMS_NAMED else ""
+    named = ", ".join(sorted(pending)[:_CLAIMS_NAMED])
+    return f"no volume at the end for {named}{more}; with cluster: {{storage: true}} volumes are provisioned"
 
 
 def _violated(error: BaseException, checked: Sequence[Invariant]) -> str:
