@@ -30,8 +30,8 @@ class Batches(Protocol):
         """The chunks, in batches as they arrived."""
         ...
 
-    def deliver_bookmarks_to(self, handler: Callable[[str], bool]) -> None:
-        """Deliver the versions of bookmarks to ``handler`` instead of the stream, as long as it returns true."""
+    def deliver_bookmarks_to(self, handler: Callable[[int], bool]) -> None:
+        """Deliver the revisions of bookmarks to ``handler`` instead of the stream, as long as it returns true."""
         ...
 
     def deliver_events_to(self, handler: Callable[[Sequence[SharedEvent]], bool]) -> None:

@@ -150,12 +150,12 @@ class Watch(Generic[T]):
     def deliver_bookmarks_to(self, handler: Callable[[str], object]) -> None:
         """Call ``handler`` with the versions of bookmarks that arrive while this waits, if the server is in the same
         process; they are not delivered as events then."""
-        deliver_to: Callable[[Callable[[str], bool]], None] | None = getattr(self._stream, "deliver_bookmarks_to", None)
+        deliver_to: Callable[[Callable[[int], bool]], None] | None = getattr(self._stream, "deliver_bookmarks_to", None)
 
-        def handle_while_waiting(version: str) -> bool:
+        def handle_while_waiting(revision: int) -> bool:
             if self._waiting is None or self._overdue:
                 return False
-            handler(version)
+            handler(str(revision))
             return True
 
         if deliver_to is not None:

@@ -337,34 +337,31 @@ class Watch:
     def on_alarm(self, now: float) -> None:
         """A bookmark or the end is due."""
         self._alarm_at = -1.0
-        if self._deliver_bookmark(now):
-            return
+        watcher, bookmark_handler = self._watcher, self.bookmark_handler
+        if (
+            bookmark_handler is not None
+            and watcher is not None
+            and watcher.idle
+            and self._bookmark_at <= now < self._deadline
+            and not (self._closed or self.converts)
+        ):
+            # There is nothing else to send. A reader in the same process gets the bookmark without being woken.
+            revision = self._store.revision
+            is_last = self._bookmark_at >= self._last_bookmark
+            if revision >= self._revision and (revision != self._bookmarked or is_last) and bookmark_handler(revision):
+                self._bookmarked = revision
+                self._schedule_bookmark(now)
+                due_at = self._alarm_at = self._bookmark_at
+                self._core.alarms.set(due_at, self)
+                return
         if now < self._deadline and not self._needs_bookmark:
             # The store is idle. Until the next write there is no bookmark to send each minute.
             self._core.idle_watches[self.notify_written] = None
             # A watch that waits for a future revision sends no last bookmark, and just ends.
             self._bookmark_at = self._last_bookmark if now < self._last_bookmark else self._deadline
             self._set_alarm(self._bookmark_at)
-        elif self._watcher is not None:
-            self._watcher.nudge()
-
-    def _deliver_bookmark(self, now: float) -> bool:
-        """Whether the due bookmark was necessary and delivered to the reader directly, with nothing else to send."""
-        watcher, bookmark_handler = self._watcher, self.bookmark_handler
-        if bookmark_handler is None or watcher is None or not watcher.idle or self._closed or self.converts:
-            return False
-        if now >= self._deadline or now < self._bookmark_at:
-            return False
-        revision = self._store.revision  # as ``_needs_bookmark``
-        if revision < self._revision or (revision == self._bookmarked and self._bookmark_at < self._last_bookmark):
-            return False
-        if not bookmark_handler(revision):
-            return False
-        self._bookmarked = revision
-        self._schedule_bookmark(now)
-        due_at = self._alarm_at = self._bookmark_at
-        self._core.alarms.set(due_at, self)
-        return True
+        elif watcher is not None:
+            watcher.nudge()
 
     def deliver_events_to(self, handler: Callable[[list[WatchEvent]], bool]) -> None:
         """``Watching.deliver_events_to``."""

@@ -192,22 +192,21 @@ def event_line(event: WatchEvent) -> bytes:
 
 
 def new_bookmark_handler(
-    watching: Watching, receive: Callable[[str], bool], encode: Callable[[WatchEvent], bytes]
+    watching: Watching, receive: Callable[[int], bool], encode: Callable[[WatchEvent], bytes]
 ) -> Callable[[int], bool]:
-    """The ``Watching.bookmark_handler`` that passes versions to ``receive``; ``encode`` encodes a bookmark, to
+    """The ``Watching.bookmark_handler`` that passes revisions to ``receive``; ``encode`` encodes a bookmark, to
     observe its size."""
     sizes = watching.event_sizes
     if sizes is None:
-        return lambda revision: receive(str(revision))
+        return receive
     digits = size = 0
 
     def handle_bookmark(revision: int) -> bool:
         nonlocal digits, size
-        text = str(revision)
-        if not receive(text):
+        if not receive(revision):
             return False
-        if len(text) != digits:  # nothing else in a bookmark differs
-            digits, size = len(text), len(encode(watching.bookmark(revision)))
+        if len(str(revision)) != digits:  # nothing else in a bookmark differs
+            digits, size = len(str(revision)), len(encode(watching.bookmark(revision)))
         sizes.observe(size)
         return True
 
@@ -252,7 +251,7 @@ class LineStream:
                 self._watching.event_sizes.observe_each(map(len, lines))
         return lines.popleft()
 
-    def deliver_bookmarks_to(self, handler: Callable[[str], bool]) -> None:
+    def deliver_bookmarks_to(self, handler: Callable[[int], bool]) -> None:
         """Deliver bookmarks to ``handler`` instead of the stream, as long as it returns true: a reader in the same
         process need not be woken for them."""
         self._watching.bookmark_handler = new_bookmark_handler(self._watching, handler, event_line)

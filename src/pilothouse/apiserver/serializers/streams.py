@@ -47,7 +47,7 @@ class EventStream:
                     sizes.observe(len(encoded))
                 yield encoded
 
-    def deliver_bookmarks_to(self, handler: Callable[[str], bool]) -> None:
+    def deliver_bookmarks_to(self, handler: Callable[[int], bool]) -> None:
         """As ``LineStream.deliver_bookmarks_to``."""
         self._watching.bookmark_handler = new_bookmark_handler(self._watching, handler, self._show)
 
