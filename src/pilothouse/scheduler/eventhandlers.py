@@ -4,9 +4,10 @@ As kube-scheduler v1.36 ``pkg/scheduler/eventhandlers.go``.
 """
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pilothouse.api.core import Node, Pod
-from pilothouse.api.resource import DeviceClass, ResourceClaim
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.runtime import object_key
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
@@ -16,7 +17,7 @@ from pilothouse.scheduler.framework.runtime import Framework
 from pilothouse.scheduler.framework.types import NodeChange, PodInfo, PodState, node_change
 from pilothouse.scheduler.plugins import node_resources_fit
 from pilothouse.scheduler.plugins.dynamic_resources import NAME
-from pilothouse.scheduler.plugins.dynamic_resources.plugin import DynamicResources, is_fit_after_class_change
+from pilothouse.scheduler.plugins.dynamic_resources.on_demand import DynamicResources
 from pilothouse.scheduler.plugins.volume_binder import VolumeBinder
 from pilothouse.scheduler.queueing_hints import (
     VOLUME_PLUGINS,
@@ -27,6 +28,12 @@ from pilothouse.scheduler.queueing_hints import (
     may_pod_update_help,
 )
 from pilothouse.semantics.pods import is_terminal
+
+if TYPE_CHECKING:
+    from pilothouse.api.resource import DeviceClass, ResourceClaim
+
+with lazy_imports():
+    from pilothouse.scheduler.plugins.dynamic_resources import plugin
 
 
 def pod_key(pod: Pod) -> str:
@@ -57,9 +64,9 @@ class EventHandlers:
         self.gated = GatedPods()
         """Pods whose resource claims do not exist yet."""
         volume_binder.add_handler(self._move_pods_for_volumes)
-        dynamic_resources.manager.on_claim = self._move_pods_for_claim
-        dynamic_resources.manager.on_slice = self._move_pods_for_slice
-        dynamic_resources.manager.on_class = self._move_pods_for_class
+        dynamic_resources.on_claim = self._move_pods_for_claim
+        dynamic_resources.on_slice = self._move_pods_for_slice
+        dynamic_resources.on_class = self._move_pods_for_class
         pods.add_handler(
             on_add=lambda pod, _initial: self._update_pod(None, pod),
             on_update=self._update_pod,
@@ -247,16 +254,13 @@ class EventHandlers:
                 "PersistentVolumeClaimUpdate" if name else "PersistentVolumeUpdate",
             )
 
-    def _move_pods_for_claim(self, old: ResourceClaim | None, claim: ResourceClaim) -> None:
+    def _move_pods_for_claim(self, old: "ResourceClaim | None", claim: "ResourceClaim") -> None:
         if self.gated:
             self.enqueue_gated(object_key(claim.metadata))
         if self._queue.has_unschedulable_pods():
-            dynamic_resources = self._dynamic_resources
+            is_schedulable = self._dynamic_resources.plugin.is_schedulable_after_claim_change
             self._move_pods(
-                lambda pod_info, rejected_by: (
-                    NAME in rejected_by
-                    and dynamic_resources.is_schedulable_after_claim_change(pod_info.pod, old, claim)
-                ),
+                lambda pod_info, rejected_by: NAME in rejected_by and is_schedulable(pod_info.pod, old, claim),
                 "ResourceClaimAdd" if old is None else "ResourceClaimUpdate",
             )
 
@@ -264,14 +268,14 @@ class EventHandlers:
         if self._queue.has_unschedulable_pods():
             self._move_pods(lambda _pod_info, rejected_by: NAME in rejected_by, "ResourceSliceUpdate")
 
-    def _move_pods_for_class(self, old: DeviceClass | None, device_class: DeviceClass) -> None:
+    def _move_pods_for_class(self, old: "DeviceClass | None", device_class: "DeviceClass") -> None:
         if self._queue.has_unschedulable_pods():
             self._move_pods(
                 lambda pod_info, rejected_by: (
                     NAME in rejected_by
                     or (
                         node_resources_fit.NAME in rejected_by
-                        and is_fit_after_class_change(pod_info, old, device_class)
+                        and plugin.is_fit_after_class_change(pod_info, old, device_class)
                     )
                 ),
                 "DeviceClassAdd" if old is None else "DeviceClassUpdate",

@@ -43,7 +43,7 @@ from pilothouse.scheduler.plugins import volume_binding
 from pilothouse.scheduler.plugins.default_selector import DefaultSelectors
 from pilothouse.scheduler.plugins.dynamic_resources import NAME as DYNAMIC_RESOURCES
 from pilothouse.scheduler.plugins.dynamic_resources import NO_CLAIMS_TO_DEALLOCATE, STATE_NOT_FOUND, ClaimBindingError
-from pilothouse.scheduler.plugins.dynamic_resources.plugin import DynamicResources
+from pilothouse.scheduler.plugins.dynamic_resources.on_demand import DynamicResources
 from pilothouse.scheduler.plugins.volume_binder import AssumedVolumes, BindingError, VolumeBinder
 from pilothouse.scheduler.queueing_hints import CLUSTER_WIDE_PLUGINS
 from pilothouse.scheduler.schedule_one import ScheduleResult, SchedulingAlgorithm
@@ -239,8 +239,7 @@ class Scheduler:
             pod = self._pods.cache.get(queued_pod.key)
             pod_info = queued_pod.update(pod) if pod is not None else None
             if pod_info is not None and (pod_claims is None or pod_claims.pod_info is not pod_info):
-                pod_info.delegated_resources = dynamic_resources.delegated_resources(pod_info)
-                pod_claims = dynamic_resources.pre_filter(pod_info) if dynamic_resources.involves(pod_info) else None
+                pod_claims = dynamic_resources.pre_filter(pod_info)
             if pod_claims is not None:
                 pod_claims.begin_pass()
             first_node, self._framework.pod_claims = self._algorithm.next_start_node_index, pod_claims
@@ -256,7 +255,7 @@ class Scheduler:
 
     def _state_version(self) -> tuple[int, ...]:
         """Changes with every event that may help a pod."""
-        return self._cache.change_count, self._volume_binder.version, self._dynamic_resources.manager.version
+        return self._cache.change_count, self._volume_binder.version, self._dynamic_resources.version
 
     def _scheduling_cycle(self, queued_pod: QueuedPodInfo, group: TaskGroup, *, checked: bool) -> bool:
         """Decide, and start the task that writes the decision. Nothing else runs during the decision, so the cache does
@@ -463,7 +462,7 @@ class Scheduler:
             # One that waits for its volumes or devices need not be deleted: it is scheduled again.
             if pod_state.assumed and (
                 self._volume_binder.cancel_binding(pod_state.uid)
-                or self._dynamic_resources.manager.cancel_binding(pod_state.uid)
+                or self._dynamic_resources.cancel_binding(pod_state.uid)
             ):
                 self._api_calls.record_preempted(pod_state.pod, pod, name, in_memory=True)
             else:

@@ -1,22 +1,19 @@
 """The extension points of DynamicResources, and which events may help pods that it has rejected."""
 
-import asyncio
-
 from pilothouse.api.core import Pod
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.api.resource import DeviceClass, ResourceClaim
 from pilothouse.cel.limits import GetEvaluator
 from pilothouse.client import Client
 from pilothouse.env import Env, Log
-from pilothouse.env.lazy import lazy_imports
 from pilothouse.runtime import InformerFactory, object_key
 from pilothouse.scheduler.framework.status import Status
-from pilothouse.scheduler.framework.term_limits import too_many_resource_claims
 from pilothouse.scheduler.framework.types import PodInfo
-from pilothouse.scheduler.plugins.dynamic_resources import NAME
+from pilothouse.scheduler.plugins.dynamic_resources import NAME, pod_claims, selectors
 from pilothouse.scheduler.plugins.dynamic_resources.device_class_resolver import DEVICE_CLASS_PREFIX
 from pilothouse.scheduler.plugins.dynamic_resources.dra_manager import DRAManager
 from pilothouse.scheduler.plugins.dynamic_resources.extended_resources import IN_MEMORY_NAME
+from pilothouse.scheduler.plugins.dynamic_resources.structured import allocator, types
 from pilothouse.semantics.devices import (
     EXTENDED_RESOURCE_CLAIM,
     ClaimOfEntry,
@@ -26,11 +23,6 @@ from pilothouse.semantics.devices import (
     no_claim_message,
 )
 
-with lazy_imports():
-    # Most clusters have no claims.
-    from pilothouse.scheduler.plugins.dynamic_resources import pod_claims, selectors
-    from pilothouse.scheduler.plugins.dynamic_resources.structured import allocator, types
-
 _MAX_SHARED = 100_000
 """Results that are kept for the next pod."""
 
@@ -39,8 +31,8 @@ class ClaimsNotReady(Exception):  # not an error: the pod waits
     """A claim of a pod does not exist yet, or may not be used. The text has the reason."""
 
 
-class DynamicResources:
-    """The plugin of one scheduler."""
+class Plugin:
+    """The plugin of one scheduler. ``manager`` must have been started."""
 
     def __init__(
         self, env: Env, client: Client, informers: InformerFactory, log: Log, get_evaluator: GetEvaluator
@@ -51,15 +43,6 @@ class DynamicResources:
         self._selectors: selectors.CompiledSelectors | None = None
         self._shared: allocator.SharedResults | None = None
         self._shared_version = 0
-        self._starting = asyncio.Lock()
-        self.needed = asyncio.Event()
-        """Set when the first pod with claims was added: the manager should be started."""
-
-    async def start(self) -> None:
-        """Start the manager, if it has not started."""
-        async with self._starting:
-            if not self.manager.started:
-                await self.manager.start()
 
     def involves(self, pod_info: PodInfo) -> bool:
         """Whether the filters depend on claims of the pod, or on one for its extended resources."""
@@ -79,11 +62,6 @@ class DynamicResources:
 
     def may_enqueue(self, pod: Pod) -> bool:
         """Whether the claims of a pod exist, so that it can be scheduled."""
-        if too_many_resource_claims(pod.spec) is not None:
-            return True  # it is rejected with a message
-        if not self.manager.started:
-            self.needed.set()
-            return False
         if self.manager.enabled:
             try:
                 self._pod_resource_claims(pod)
