@@ -261,7 +261,7 @@ async def test_slow_start_batch_size_is_limited(env: Env) -> None:
         started[env.monotonic()] = started.get(env.monotonic(), 0) + 1
         await asyncio.sleep(1.0)
 
-    assert await slow_start(14, 1, call, most=5) == (14, None)
+    assert await slow_start(14, 1, call, max_size=5) == (14, None)
     assert list(started.values()) == [1, 2, 4, 5, 2]
 
 

@@ -107,14 +107,14 @@ class _Session:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             self._report_end()
-            before, code = code, await self._stable_files(code, self._code)
-            files = changed(before, code)
+            old, code = code, await self._stable_files(code, self._code)
+            files = changed(old, code)
             if files:
                 _say(f"{self._shown(files)} changed")
             # A manifest may have been rejected because of fields that only the new definitions have.
             due = bool(files) and await self._reload() and not applied
-            before, objects = objects, await self._stable_files(objects, self._objects)
-            if due or (changed(before, objects) and self._began):
+            old, objects = objects, await self._stable_files(objects, self._objects)
+            if due or (changed(old, objects) and self._began):
                 applied = await self._apply()
 
     async def stop(self) -> None:
@@ -122,14 +122,14 @@ class _Session:
         for process in self._processes:
             await process.stop()
 
-    async def _stable_files(self, before: dict[Path, Stamp], watched: Sequence[Watched]) -> dict[Path, Stamp]:
+    async def _stable_files(self, old: dict[Path, Stamp], watched: Sequence[Watched]) -> dict[Path, Stamp]:
         """The files as they are; if they have changed, once they no longer do."""
         now = stamps(watched)
         for _ in range(_STABLE_ROUNDS):
-            if now == before:
+            if now == old:
                 break
             await asyncio.sleep(_SETTLE_SECONDS)
-            before, now = now, stamps(watched)
+            old, now = now, stamps(watched)
         return now
 
     async def _reload(self) -> bool:

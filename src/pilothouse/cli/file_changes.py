@@ -50,9 +50,9 @@ def stamps(watched: Sequence[Watched]) -> dict[Path, Stamp]:
     return result
 
 
-def changed(before: Mapping[Path, Stamp], after: Mapping[Path, Stamp]) -> list[Path]:
+def changed(old: Mapping[Path, Stamp], new: Mapping[Path, Stamp]) -> list[Path]:
     """New, deleted and changed files, sorted."""
-    return sorted(path for path in {**before, **after} if before.get(path) != after.get(path))
+    return sorted(path for path in {**old, **new} if old.get(path) != new.get(path))
 
 
 def _files(watched: Watched) -> Iterator[Path]:

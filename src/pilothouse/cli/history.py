@@ -297,10 +297,10 @@ def described(
     origins: Origins = MappingProxyType({}),
 ) -> Iterator[Version]:
     """Each version with its changes from the previous one."""
-    before: dict[str, Any] = {}
+    old: dict[str, Any] = {}
     for kind, document in documents:
-        is_new, is_gone = kind in ("EXISTED", "ADDED") or not before, kind == "DELETED"
-        managers = [] if is_gone else _managers({} if is_new else before, document)
+        is_new, is_gone = kind in ("EXISTED", "ADDED") or not old, kind == "DELETED"
+        managers = [] if is_gone else _managers({} if is_new else old, document)
         revision = _revision(document)
         recorded = origins.get(str(revision)) if kind != "EXISTED" else None
         written = _second(recorded.time) if recorded is not None else ""
@@ -309,15 +309,15 @@ def described(
             str(revision),
             written or time_of(revision) or max((manager.get("time") or "" for manager in managers), default=""),
             tuple(dict.fromkeys(map(_manager, managers))),
-            () if is_new else tuple(differences(before, document)),
+            () if is_new else tuple(differences(old, document)),
             recorded.origin if recorded is not None else None,
         )
-        before = {} if is_gone else document
+        old = {} if is_gone else document
 
 
-def _managers(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+def _managers(previous: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of managedFields that this version changed."""
-    old = (before.get("metadata") or {}).get("managedFields") or ()
+    old = (previous.get("metadata") or {}).get("managedFields") or ()
     return [
         managed_field
         for managed_field in (after.get("metadata") or {}).get("managedFields") or ()
@@ -347,8 +347,8 @@ def without_values(version: Version) -> Version:
 def _masked(change: Difference) -> Difference:
     if is_public_in_secrets(change.path):
         return change
-    before, after = (value if value is ABSENT else _MASK for value in (change.before, change.after))
-    return Difference(change.path, before, after)
+    old, new = (value if value is ABSENT else _MASK for value in (change.before, change.after))
+    return Difference(change.path, old, new)
 
 
 def version_lines(version: Version, *, all_fields: bool, triggers: bool = False) -> Iterator[str]:

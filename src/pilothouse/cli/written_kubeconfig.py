@@ -97,19 +97,19 @@ async def merged_kubeconfig(path: Path, server: Server) -> AsyncIterator[str]:
     previous one becomes current again. Raises ``UserError``."""
     path = _home(path)
     async with _locked(path):
-        before = _read(path)
+        old = _read(path)
         try:
-            name = _free_name(path, kubeconfig_text.read(before or ""), server)
-            after = kubeconfig_text.with_context(before or "", server.document(name))
+            name = _free_name(path, kubeconfig_text.read(old or ""), server)
+            new = kubeconfig_text.with_context(old or "", server.document(name))
         except NoKubeconfig as error:
             raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
-        _rewrite(path, after)
+        _rewrite(path, new)
     try:
         yield name
     finally:
         with _print_errors(f"the context {name} could not be taken out of {path}"):
             async with _locked(path):
-                _remove_entries(path, name, server, before, after)
+                _remove_entries(path, name, server, old, new)
 
 
 async def add_context(path: Path, server: Server, name: str, owner: Path) -> None:
@@ -118,16 +118,16 @@ async def add_context(path: Path, server: Server, name: str, owner: Path) -> Non
     ``UserError``, also if the name is taken."""
     path = _home(path)
     async with _locked(path):
-        before = _read(path) or ""
+        old = _read(path) or ""
         try:
-            document = kubeconfig_text.read(before)
+            document = kubeconfig_text.read(old)
             _check_free(path, document, name, owner, server.url)
             addition = server.document(name)
             renamed = kubeconfig_text.contexts_of(document, str(owner))
             if renamed and name not in renamed:
                 context = {**addition["contexts"][0], "name": renamed[0]}
                 addition |= {"contexts": [context], "current-context": renamed[0]}
-            _rewrite(path, kubeconfig_text.with_context(before, addition, str(owner)))
+            _rewrite(path, kubeconfig_text.with_context(old, addition, str(owner)))
         except NoKubeconfig as error:
             raise UserError(f"unable to add a context to {path}: {error}; the file is not changed") from None
 
@@ -200,15 +200,15 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
             raise UserError(f"unable to take {name} out of {path}: {error}; the file is not changed") from None
 
 
-def _remove_entries(path: Path, name: str, server: Server, before: str | None, after: str) -> None:
+def _remove_entries(path: Path, name: str, server: Server, old: str | None, new: str) -> None:
     text = _read(path)
     if text is None or kubeconfig_text.server_of(kubeconfig_text.read(text), name) != server.url:
         return  # another program has removed or replaced it
-    if text == after and not kubeconfig_text.has(kubeconfig_text.read(before or ""), name):
-        left = before
+    if text == new and not kubeconfig_text.has(kubeconfig_text.read(old or ""), name):
+        left = old
     else:
         left = kubeconfig_text.without_context(text, name)
-        if before is None and kubeconfig_text.is_empty(left):
+        if old is None and kubeconfig_text.is_empty(left):
             left = None
     if left is None:
         path.unlink()
@@ -228,14 +228,14 @@ def _free_path(path: Path, server: Server, *, explicit: bool, exclusive: bool, f
             f"{path} was not written by pilothouse and is not overwritten; move it, choose another file with {flag}, "
             "or add a context to it with --write-kubeconfig"
         )
-    before = _server_of(path)
-    if exclusive or before in {"", server.url} or not _is_reachable(before):
+    old = _server_of(path)
+    if exclusive or old in {"", server.url} or not _is_reachable(old):
         return path
     if explicit:
-        raise UserError(f"{path} is for {before}, which is still running; name another file with {flag}")
+        raise UserError(f"{path} is for {old}, which is still running; name another file with {flag}")
     sibling = path.with_name(f"{path.name}-{server.port}")
     print(
-        f"note: {path} is for {before}, which is still running; the kubeconfig of {server.url} is {sibling}",
+        f"note: {path} is for {old}, which is still running; the kubeconfig of {server.url} is {sibling}",
         file=sys.stderr,
     )
     return _free_path(sibling, server, explicit=True, exclusive=False, flag=flag)

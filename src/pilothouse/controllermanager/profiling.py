@@ -128,9 +128,9 @@ class _Profiling:
             try:
                 if was_started:
                     tracemalloc.start()
-                before = tracemalloc.take_snapshot()
+                old = tracemalloc.take_snapshot()
                 await asyncio.sleep(seconds)
-                grown = tracemalloc.take_snapshot().compare_to(before, "lineno")
+                grown = tracemalloc.take_snapshot().compare_to(old, "lineno")
             finally:
                 self._busy = False
                 if was_started:

@@ -11,16 +11,16 @@ CONFIG_BYTES = 16 * 1024 * 1024
 """The largest file with a configuration: kubeconfigs, policies, tokens, bundles of certificates."""
 
 
-def read_bytes(path: str | os.PathLike[str], most: int = CONFIG_BYTES) -> bytes:
-    """The content of a file. Raises ``OSError``, with ``EFBIG`` if there are more than ``most`` bytes."""
+def read_bytes(path: str | os.PathLike[str], max_bytes: int = CONFIG_BYTES) -> bytes:
+    """The content of a file. Raises ``OSError``, with ``EFBIG`` if there are more than ``max_bytes`` bytes."""
     pieces: list[bytes] = []
-    left = most + 1
+    left = max_bytes + 1
     with Path(path).open("rb", buffering=0) as file:
         while left and (piece := file.read(min(left, 1024 * 1024))):
             pieces.append(piece)
             left -= len(piece)
     if not left:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
+        raise OSError(errno.EFBIG, f"it has more than {max_bytes:,} bytes", os.fspath(path))
     return b"".join(pieces)
 
 
@@ -31,9 +31,9 @@ class NotText(UnicodeDecodeError):
         return "it is not UTF-8 text"
 
 
-def read_text(path: str | os.PathLike[str], most: int = CONFIG_BYTES) -> str:
+def read_text(path: str | os.PathLike[str], max_bytes: int = CONFIG_BYTES) -> str:
     """The same as text. Raises ``OSError``, or ``NotText`` if it is not UTF-8."""
-    content = read_bytes(path, most)
+    content = read_bytes(path, max_bytes)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -36,13 +36,13 @@ class Difference(msgspec.Struct, frozen=True):
     after: Any
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[Difference]:
+def differences(previous: dict[str, Any], after: dict[str, Any]) -> list[Difference]:
     """The changed fields, in the order of their paths, without those that every write changes (``resourceVersion`` and
     ``managedFields``). A subtree that was added or removed is one difference. After ``_MAX_VISITS`` values, so is a
     list or map that differs."""
     old, new = (
         {**obj, "metadata": {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _CHANGED_BY_EVERY_WRITE}}
-        for obj in (before, after)
+        for obj in (previous, after)
     )
     return list(_map_differences("", old, new, 0, _Visits()))
 
@@ -80,53 +80,53 @@ class _Visits:
     def __init__(self) -> None:
         self.remaining = _MAX_VISITS
 
-    def count(self, before: Sized, after: Sized) -> bool:
+    def count(self, old: Sized, new: Sized) -> bool:
         """Count the entries of both. Returns whether they are compared individually."""
-        self.remaining -= len(before) + len(after)
+        self.remaining -= len(old) + len(new)
         return self.remaining >= 0
 
 
-def _value_differences(path: str, before: Any, after: Any, depth: int, visits: _Visits) -> Iterator[Difference]:
+def _value_differences(path: str, old: Any, new: Any, depth: int, visits: _Visits) -> Iterator[Difference]:
     if depth > _MAX_DEPTH:
-        if not _are_equal(before, after):
+        if not _are_equal(old, new):
             yield Difference(path, _DEEP, _DEEP)
-    elif isinstance(before, dict) and isinstance(after, dict) and visits.count(before, after):
-        yield from _map_differences(path + ".", before, after, depth, visits)
-    elif isinstance(before, list) and isinstance(after, list) and visits.count(before, after):
-        yield from _list_differences(path, before, after, depth, visits)
-    elif not _are_equal(before, after) or isinstance(before, bool) is not isinstance(after, bool):
-        yield Difference(path, before, after)
+    elif isinstance(old, dict) and isinstance(new, dict) and visits.count(old, new):
+        yield from _map_differences(path + ".", old, new, depth, visits)
+    elif isinstance(old, list) and isinstance(new, list) and visits.count(old, new):
+        yield from _list_differences(path, old, new, depth, visits)
+    elif not _are_equal(old, new) or isinstance(old, bool) is not isinstance(new, bool):
+        yield Difference(path, old, new)
 
 
-def _are_equal(before: Any, after: Any) -> bool:
+def _are_equal(old: Any, new: Any) -> bool:
     try:
-        return bool(before == after)
+        return bool(old == new)
     except RecursionError:
         return False
 
 
 def _map_differences(
-    prefix: str, before: dict[str, Any], after: dict[str, Any], depth: int, visits: _Visits
+    prefix: str, old: dict[str, Any], new: dict[str, Any], depth: int, visits: _Visits
 ) -> Iterator[Difference]:
-    for name in sorted({*before, *after}):
+    for name in sorted({*old, *new}):
         path = f'{prefix.removesuffix(".")}["{name}"]' if "." in name or "/" in name else prefix + name
-        yield from _value_differences(path, before.get(name, ABSENT), after.get(name, ABSENT), depth + 1, visits)
+        yield from _value_differences(path, old.get(name, ABSENT), new.get(name, ABSENT), depth + 1, visits)
 
 
 def _list_differences(
-    path: str, before: list[Any], after: list[Any], depth: int, visits: _Visits
+    path: str, previous: list[Any], after: list[Any], depth: int, visits: _Visits
 ) -> Iterator[Difference]:
-    old, new = _by_key(before, after)
+    old, new = _by_key(previous, after)
     for key in [*old, *(added for added in new if added not in old)]:
         yield from _value_differences(f"{path}[{key}]", old.get(key, ABSENT), new.get(key, ABSENT), depth + 1, visits)
 
 
-def _by_key(before: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _by_key(previous: list[Any], after: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The entries of both lists by the first field that identifies all of them, or by index."""
     for key in _KEYS:
-        if all(isinstance(item, dict) and isinstance(item.get(key), str | int) for item in (*before, *after)):
-            old, new = ({f"{key}={item[key]}": item for item in entries} for entries in (before, after))
-            if len(old) == len(before) and len(new) == len(after):
+        if all(isinstance(item, dict) and isinstance(item.get(key), str | int) for item in (*previous, *after)):
+            old, new = ({f"{key}={item[key]}": item for item in entries} for entries in (previous, after))
+            if len(old) == len(previous) and len(new) == len(after):
                 return old, new
-    old, new = ({str(index): item for index, item in enumerate(entries)} for entries in (before, after))
+    old, new = ({str(index): item for index, item in enumerate(entries)} for entries in (previous, after))
     return old, new

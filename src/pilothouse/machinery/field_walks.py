@@ -123,17 +123,17 @@ def added_or_modified(
         path_element, type_ = path_elements.get(name) or ("f:" + name, element)
         if type_ is None:
             continue
-        before = zero.get(name, _ABSENT)
-        if before is _ABSENT:
+        old = zero.get(name, _ABSENT)
+        if old is _ABSENT:
             node[path_element] = subtree(value, type_) if type(value) in _CONTAINERS else LEAF
-        elif type(before) is dict and type(value) is dict and type_.map is not None and not type_.map.atomic:
-            below = added_or_modified(before, value, type_.map)
+        elif type(old) is dict and type(value) is dict and type_.map is not None and not type_.map.atomic:
+            below = added_or_modified(old, value, type_.map)
             if below:
                 node[path_element] = below
-        elif before != value or (type(before) is bool) is not (type(value) is bool):
+        elif old != value or (type(old) is bool) is not (type(value) is bool):
             modified: FieldSet = {}
             added: FieldSet = {}
-            _compare_values(before, value, type_, path_element, {}, modified, added)
+            _compare_values(old, value, type_, path_element, {}, modified, added)
             below = union(modified, added)
             if below:
                 node[path_element] = below[path_element]
@@ -152,21 +152,21 @@ def _compare_maps(
     path_elements, element = shape.path_elements, shape.element
     common = 0
     for name, value in new.items():
-        before = old.get(name, _ABSENT)
-        if before is _ABSENT:
+        previous = old.get(name, _ABSENT)
+        if previous is _ABSENT:
             path_element, type_ = path_elements.get(name) or ("f:" + name, element)
             if type_ is not None and name not in skip:
                 added[path_element] = subtree(value, type_) if type(value) in _CONTAINERS else LEAF
             continue
         common += 1
-        if before != value and name not in skip:
+        if previous != value and name not in skip:
             path_element, type_ = path_elements.get(name) or ("f:" + name, element)
             if type_ is None:
                 continue
-            if type(value) not in _CONTAINERS and type(before) not in _CONTAINERS:
+            if type(value) not in _CONTAINERS and type(previous) not in _CONTAINERS:
                 modified[path_element] = LEAF
             else:
-                _compare_values(before, value, type_, path_element, removed, modified, added)
+                _compare_values(previous, value, type_, path_element, removed, modified, added)
     if common < len(old):
         for name, value in old.items():
             if name not in new and name not in skip:
@@ -251,20 +251,20 @@ def _compare_lists(
     lhs, rhs = _by_element(old, shape), _by_element(new, shape)
     type_ = shape.element
     for element, items in rhs.items():
-        before = lhs.get(element)
-        if before is None:
+        previous = lhs.get(element)
+        if previous is None:
             added[element] = subtree(items[0], type_) if len(items) == 1 else LEAF
-        elif before == items:
+        elif previous == items:
             continue
-        elif len(before) == 1 and len(items) == 1:
-            _compare_values(before[0], items[0], type_, element, removed, modified, added)
-        elif len(before) > 1 and len(items) > 1:
+        elif len(previous) == 1 and len(items) == 1:
+            _compare_values(previous[0], items[0], type_, element, removed, modified, added)
+        elif len(previous) > 1 and len(items) > 1:
             modified[element] = LEAF
-        elif len(before) > 1:
+        elif len(previous) > 1:
             added[element] = subtree(items[0], type_)
             removed[element] = LEAF
         else:
-            removed[element] = subtree(before[0], type_)
+            removed[element] = subtree(previous[0], type_)
             added[element] = LEAF
     for element, items in lhs.items():
         if element not in rhs:

@@ -45,9 +45,14 @@ def _size(text: str) -> int:
 
 
 def _format_errors(
-    text: str, pattern: re.Pattern[str], most: int, message: str, examples: Sequence[str], unit: str = "characters"
+    text: str,
+    pattern: re.Pattern[str],
+    max_length: int,
+    message: str,
+    examples: Sequence[str],
+    unit: str = "characters",
 ) -> list[str]:
-    errors = [f"must be no more than {most} {unit}"] if _size(text) > most else []
+    errors = [f"must be no more than {max_length} {unit}"] if _size(text) > max_length else []
     if not pattern.fullmatch(text):
         errors.append(regex_error(message, pattern.pattern, examples))
     return errors

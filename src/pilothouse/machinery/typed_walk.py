@@ -165,25 +165,25 @@ class Walk:
                 result[name] = copy.deepcopy(printed)
         return result
 
-    def _value(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> Any:
+    def _value(self, value: Any, type_: Type, path: str, location: "_Location", old: Any) -> Any:
         try:
-            return self._read_value(value, type_, path, location, before)
+            return self._read_value(value, type_, path, location, old)
         except SavedError as error:
             self._saved = self._saved or error
             return None
 
-    def _read_value(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> Any:
-        """``before`` is the value of an earlier duplicate: Go decodes into it, so that maps and objects are merged."""
+    def _read_value(self, value: Any, type_: Type, path: str, location: "_Location", old: Any) -> Any:
+        """``old`` is the value of an earlier duplicate: Go decodes into it, so that maps and objects are merged."""
         match type_.name:
             case "object":
                 if not isinstance(value, _Members | dict):
                     raise self._dialect.type_error(value, location, type_)
-                start = before if isinstance(before, dict) else {}
+                start = old if isinstance(old, dict) else {}
                 return self._object(value, type_.definition, path, location, start)
             case "list":
                 return self._list(value, type_, path, location)
             case "map":
-                return self._map(value, type_, path, location, before)
+                return self._map(value, type_, path, location, old)
             case "any":
                 return plain(value)
             case _:
@@ -199,12 +199,12 @@ class Walk:
             for index, item in enumerate(value)
         ]
 
-    def _map(self, value: Any, type_: Type, path: str, location: "_Location", before: Any) -> dict[str, Any]:
+    def _map(self, value: Any, type_: Type, path: str, location: "_Location", old: Any) -> dict[str, Any]:
         if not isinstance(value, _Members | dict):
             raise self._dialect.type_error(value, location, type_)
         element = type_.element
         assert element is not None, "a map has values"
-        result: dict[str, Any] = before if isinstance(before, dict) else {}
+        result: dict[str, Any] = old if isinstance(old, dict) else {}
         names: set[str] = set()
         for name, member in _members(value):
             inner_path = f"{path}.{name}"
@@ -237,9 +237,9 @@ class _Location:
         """``path`` as in Go's JSON decoder: with embedded structs."""
         if self.definition is None or self.field is None:
             return self.path
-        before = self.parent.go_path if self.parent is not None else ""
+        old = self.parent.go_path if self.parent is not None else ""
         embedded = go_types.embedded_path(self.definition, self.field)
-        return ".".join(part for part in (before, embedded, self.field.name) if part)
+        return ".".join(part for part in (old, embedded, self.field.name) if part)
 
     def type_name(self, type_: Type) -> str:
         """The Go name of ``type_``, which is the type of the field or of an element in it."""

@@ -121,14 +121,14 @@ class WebhookHandler:
         media_type = headers.get(b"content-type", b"").partition(b";")[0].strip()
         if media_type != b"application/json":
             return 415, b"expected the content type application/json\n"
-        most = CONVERSION_BYTES if path == CONVERT_PATH else ADMISSION_BYTES
+        max_bytes = CONVERSION_BYTES if path == CONVERT_PATH else ADMISSION_BYTES
         length = headers.get(b"content-length", b"0")
-        if len(length) > 18 or int(length) > most:
-            return 413, f"limit is {most} bytes\n".encode()
-        body = await self._read(receive, most)
+        if len(length) > 18 or int(length) > max_bytes:
+            return 413, f"limit is {max_bytes} bytes\n".encode()
+        body = await self._read(receive, max_bytes)
         return await self.respond(path, body) if isinstance(body, bytes) else body
 
-    async def _read(self, receive: Callable[[], Awaitable[Message]], most: int) -> bytes | tuple[int, bytes]:
+    async def _read(self, receive: Callable[[], Awaitable[Message]], max_bytes: int) -> bytes | tuple[int, bytes]:
         """A body, or the response if it is not read completely."""
         pieces, size, more = [], 0, True
         try:
@@ -140,8 +140,8 @@ class WebhookHandler:
                             return 400, b"unexpected EOF\n"
                         piece, more = message.get("body", b""), message.get("more_body", False)
                         size += len(piece)
-                        if size > most:
-                            return 413, f"limit is {most} bytes\n".encode()
+                        if size > max_bytes:
+                            return 413, f"limit is {max_bytes} bytes\n".encode()
                         self._budget.grow(held_memory, len(piece))
                         pieces.append(piece)
         except TimeoutError:

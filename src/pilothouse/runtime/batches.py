@@ -17,10 +17,10 @@ class Futile(Exception):
 
 
 async def slow_start(
-    count: int, initial: int, call: Callable[[int], Awaitable[object]], *, most: int = 0
+    count: int, initial: int, call: Callable[[int], Awaitable[object]], *, max_size: int = 0
 ) -> tuple[int, Exception | None]:
     """Run ``call(0)`` … ``call(count - 1)`` in batches of ``initial``, 2·``initial``, 4·``initial`` …, none larger
-    than ``most`` if that is given.
+    than ``max_size`` if that is given.
 
     The calls of a batch run concurrently. After the first batch with a failure no more calls are made. Returns the
     number of successes and the failure of the lowest index. Example: count 10, initial 1 makes batches of 1, 2, 4, 3.
@@ -28,7 +28,7 @@ async def slow_start(
     made and the result is that of 10 successes.
     """
     succeeded = 0
-    for batch in growing_batches(count, initial, most):
+    for batch in growing_batches(count, initial, max_size):
         results = await run_all([call(index) for index in batch])
         failures = [result for result in results if result is not None]
         errors = [failure for failure in failures if not isinstance(failure, Futile)]
@@ -40,15 +40,15 @@ async def slow_start(
     return succeeded, None
 
 
-def growing_batches(count: int, initial: int, most: int = 0) -> Iterator[range]:
+def growing_batches(count: int, initial: int, max_size: int = 0) -> Iterator[range]:
     """The indexes 0 … ``count - 1`` in batches of ``initial``, 2·``initial``, 4·``initial`` …, none larger than
-    ``most`` if that is given."""
+    ``max_size`` if that is given."""
     done = 0
     batch = min(count, initial)
     while batch > 0:
         yield range(done, done + batch)
         done += batch
-        batch = min(count - done, batch * 2, most or count)
+        batch = min(count - done, batch * 2, max_size or count)
 
 
 async def run_all(calls: "list[Awaitable[object]]") -> "list[Exception | None]":

@@ -115,5 +115,5 @@ def _is_heartbeat(change: Change, origin: Origin | None) -> bool:
     lines."""
     if not change.key.startswith("/nodes/") or origin is None or origin.program != "nodes":
         return False
-    before = change.previous
-    return before is not None and _HEARTBEAT.sub(b"", before) == _HEARTBEAT.sub(b"", change.value)
+    old = change.previous
+    return old is not None and _HEARTBEAT.sub(b"", old) == _HEARTBEAT.sub(b"", change.value)

@@ -483,9 +483,9 @@ class Simulation:
         Returns when the last one has started."""
         self.plan = plan
         assert self._group is not None, "the simulation has not started yet"
-        began = self.env.monotonic()
+        started_at = self.env.monotonic()
         for fault in plan.faults:
-            await asyncio.sleep(max(0.0, began + fault.at - self.env.monotonic()))
+            await asyncio.sleep(max(0.0, started_at + fault.at - self.env.monotonic()))
             self.log.record(f"FAULT {fault}{' (armed)' if faults.is_counted(fault) else ''}")
             self._group.start(self.inject(fault), name=str(fault))
 

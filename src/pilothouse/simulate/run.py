@@ -72,11 +72,11 @@ def run(
     Raises ``ScenarioError`` for errors of the scenario that are only detected at run time: manifests that the API
     server rejects, expressions about resources that do not exist or that exceed the cost limits.
     """
-    began = processor_seconds()
+    started_at = processor_seconds()
     one = _Run(scenario, seed, only, record=record, running=running or Running())
     with without_log():
         error = one.run()
-    return one.result(error, processor_seconds() - began)
+    return one.result(error, processor_seconds() - started_at)
 
 
 def validate(scenario: Scenario) -> None:

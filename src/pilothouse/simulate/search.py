@@ -130,7 +130,7 @@ class Search:
         try:
             # A run that timed out would time out again in each attempt.
             if result.parts and failure.kind != "timeout":
-                failed.shrink(rerun, fails_the_same_way, most=self._shrink_runs)
+                failed.shrink(rerun, fails_the_same_way, limit=self._shrink_runs)
         finally:
             last = failed.result
             assert last.failure is not None, "the last result is a failure"

@@ -135,18 +135,18 @@ class Timeline:
         self._performing += 1
         self._active[number] += 1
         try:
-            began = self._simulation.env.monotonic()
+            started_at = self._simulation.env.monotonic()
             active = self._expectations.true_expectations(entry.name) if entry.name else frozenset[str]()
             if entry.name and entry.action in _LASTING:
-                self._expectations.start_entry(entry.name, began, active)
+                self._expectations.start_entry(entry.name, started_at, active)
             await self.actions.perform(number)
             if getattr(getattr(entry, entry.action), "for_", None):
                 self._mark("action", f"end of {entry.name or text}")
             if entry.name:
                 if entry.action not in _LASTING:
                     # A state from before the response is not an effect of the action.
-                    self._expectations.start_entry(entry.name, began, active)
-                took = round(self._simulation.env.monotonic() - began, 3)
+                    self._expectations.start_entry(entry.name, started_at, active)
+                took = round(self._simulation.env.monotonic() - started_at, 3)
                 self.seconds[entry.name] = max(self.seconds.get(entry.name, 0.0), took)
         except ActionError as error:
             path = f"spec.timeline[{number}]"

@@ -269,10 +269,10 @@ class _Exploration:
             )
         return run
 
-    def _fail(self, run: Run, most: int) -> None:
+    def _fail(self, run: Run, limit: int) -> None:
         if run.kind in self._failures:
             return
-        failure, text, error = shrunk(self._runner, run, most)
+        failure, text, error = shrunk(self._runner, run, limit)
         if not self._keep_going:
             raise ExplorationFailed(text, (failure,)) from error
         self._failures[run.kind] = failure, text
@@ -295,14 +295,14 @@ class _Exploration:
         return Explored(self._digests, self._writes, dict(sorted(self._counts.items())), self._runs)
 
 
-def shrunk(runner: Runner, run: Run, most: int) -> tuple[Failure, str, BaseException | None]:
+def shrunk(runner: Runner, run: Run, limit: int) -> tuple[Failure, str, BaseException | None]:
     """Shrink the faults of a failed run; returns the remaining failure and a report of it."""
     failed = FailedRun(run.faults, run)
     if not runner.needs_reference:  # else there is one fault at most, and without it there was no failure
         failed.shrink(
             lambda subset: runner.run(run.seed, subset),
             lambda tried: tried.failure is not None and tried.kind == run.kind,
-            most=most,
+            limit=limit,
         )
     needed, last = failed.parts, failed.result
     reason = f"{type(last.failure).__name__}: {last.failure}"

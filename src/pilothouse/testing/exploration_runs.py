@@ -266,9 +266,9 @@ def selected(seed: int, faults: tuple[Numbered, ...], only: frozenset[int] | Non
     return tuple(numbered for numbered in faults if numbered[0] in only)
 
 
-def spread(points: Sequence[T], most: int) -> list[T]:
+def spread(points: Sequence[T], limit: int) -> list[T]:
     """At most so many of the points, at equal distances."""
-    count = min(len(points), most)
+    count = min(len(points), limit)
     return [points[number * len(points) // count] for number in range(count)]
 
 

@@ -12,17 +12,17 @@ R = TypeVar("R")
 Fails = Callable[[tuple[T, ...]], bool]
 
 
-def shrink(parts: tuple[T, ...], fails: Fails[T], *, most: int) -> tuple[tuple[T, ...], int]:
+def shrink(parts: tuple[T, ...], fails: Fails[T], *, limit: int) -> tuple[tuple[T, ...], int]:
     """A subset of ``parts``, in their order, for which ``fails`` is true; and how often that was called.
 
-    With enough calls no single part can be removed from the result. After ``most`` calls it is the smallest subset
+    With enough calls no single part can be removed from the result. After ``limit`` calls it is the smallest subset
     found until then. ``parts`` themselves are known to fail and are not tried.
     """
     tried: dict[tuple[T, ...], bool] = {}
 
     def test(subset: tuple[T, ...]) -> bool:
         if subset not in tried:
-            if len(tried) >= most:
+            if len(tried) >= limit:
                 return False
             tried[subset] = fails(subset)
         return tried[subset]
@@ -30,7 +30,7 @@ def shrink(parts: tuple[T, ...], fails: Fails[T], *, most: int) -> tuple[tuple[T
     if test(()):
         return (), len(tried)
     pieces = 2
-    while len(parts) > 1 and len(tried) < most:
+    while len(parts) > 1 and len(tried) < limit:
         ends = [len(parts) * number // pieces for number in range(pieces + 1)]
         ranges = list(itertools.pairwise(ends))
         alone = next((parts[begin:end] for begin, end in ranges if test(parts[begin:end])), None)
@@ -58,8 +58,8 @@ class FailedRun(Generic[T, R]):
         self.runs = 0
         """The number of runs for shrinking."""
 
-    def shrink(self, run: Callable[[tuple[T, ...]], R], fails: Callable[[R], bool], *, most: int) -> None:
-        """Find the fewest parts with which ``run`` still returns a result that ``fails``, in at most ``most`` runs. If
+    def shrink(self, run: Callable[[tuple[T, ...]], R], fails: Callable[[R], bool], *, limit: int) -> None:
+        """Find the fewest parts with which ``run`` still returns a result that ``fails``, in at most ``limit`` runs. If
         it is interrupted, for example by Ctrl-C, the fewest that were found until then are returned."""
 
         def test(subset: tuple[T, ...]) -> bool:
@@ -70,5 +70,5 @@ class FailedRun(Generic[T, R]):
             self.parts, self.result = subset, result
             return True
 
-        if most > 0:
-            shrink(self.parts, test, most=most)
+        if limit > 0:
+            shrink(self.parts, test, limit=limit)

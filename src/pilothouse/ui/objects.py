@@ -137,15 +137,15 @@ class Objects:
 
 
 def _version(info: ResourceInfo, change: Change, marks: Sequence[tuple[float, int]], now: float) -> dict[str, Any]:
-    after = msgspec.json.decode(change.value, type=dict[str, Any])
-    before = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
-    changed = differences(before, after) if before and change.type != "DELETED" else []
+    new = msgspec.json.decode(change.value, type=dict[str, Any])
+    old = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
+    changed = differences(old, new) if old and change.type != "DELETED" else []
     return {
         "revision": str(change.revision),
         "type": change.type,
         "at": change.origin.time if change.origin is not None else time_of(change.revision, marks, now),
         "origin": origin_of(change),
-        "managers": [] if change.type == "DELETED" else changed_managers(before, after),
+        "managers": [] if change.type == "DELETED" else changed_managers(old, new),
         "changes": [shown_difference(info, difference) for difference in changed[:_MAX_FIELDS]],
         "moreChanges": max(len(changed) - _MAX_FIELDS, 0),
     }
@@ -178,9 +178,9 @@ def time_of(revision: int, marks: Sequence[tuple[float, int]], now: float) -> fl
     return now
 
 
-def changed_managers(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def changed_managers(previous: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The field managers whose entries differ between two versions."""
-    old = (before.get("metadata") or {}).get("managedFields") or ()
+    old = (previous.get("metadata") or {}).get("managedFields") or ()
     changed = [
         managed_field
         for managed_field in (after.get("metadata") or {}).get("managedFields") or ()

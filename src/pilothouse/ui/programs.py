@@ -216,9 +216,9 @@ class Programs:
             syncs, sync_sum = _sums(work.get((queue,)))
             waited, wait_sum = _sums(waits.get((queue,)))
             added = adds.get((queue,), 0.0)
-            before = self._before.totals.get(queue, (added, syncs, sync_sum))
+            old = self._before.totals.get(queue, (added, syncs, sync_sum))
             totals[queue] = (added, syncs, sync_sum)
-            recent = syncs - before[1]
+            recent = syncs - old[1]
             controller = self._names.get(queue, "")
             rows.append(
                 (
@@ -226,11 +226,11 @@ class Programs:
                     controller,
                     int(depth),
                     int(added),
-                    round((added - before[0]) / seconds, 2),
+                    round((added - old[0]) / seconds, 2),
                     int(syncs),
                     round(recent / seconds, 2),
                     # The mean of the last second, or of all syncs if there was none.
-                    round((sync_sum - before[2]) / recent if recent else sync_sum / syncs if syncs else 0.0, 6),
+                    round((sync_sum - old[2]) / recent if recent else sync_sum / syncs if syncs else 0.0, 6),
                     round(wait_sum / waited if waited else 0.0, 6),
                     round(longest.get((queue,), 0.0), 3),
                     int(retries.get((queue,), 0.0)),

@@ -280,19 +280,19 @@ class Chain:
         # The last ones include status updates, which show when the spec was fulfilled.
         older = newest_spec_changes(self._evidence, changes[:-_MAX_CHANGES])
         for earlier in reversed([*older, *changes[-_MAX_CHANGES:]]):
-            before, after = await self._evidence.before(earlier), await self._evidence.after(earlier)
-            if after is not None and is_fulfilled(reference.resource, after):
+            old, new = await self._evidence.before(earlier), await self._evidence.after(earlier)
+            if new is not None and is_fulfilled(reference.resource, new):
                 break
-            described = summary(earlier, before, after)
+            described = summary(earlier, old, new)
             candidate = _Candidate(earlier, described.text, described.weight)
-            marks = _marks_deletion(earlier, before, after)
+            marks = _marks_deletion(earlier, old, new)
             if earlier.type == "ADDED" or described.weight == FAILED or marks:
                 if not result.candidates or marks:
                     result.candidates.append(candidate)
                 break
-            if described.weight >= SPEC and self._acts(change, earlier, before, after):
-                result.add(candidate, changed_paths(before, after))
-                if after is None and not earlier.sent:
+            if described.weight >= SPEC and self._acts(change, earlier, old, new):
+                result.add(candidate, changed_paths(old, new))
+                if new is None and not earlier.sent:
                     break  # it is unknown which earlier changes it overwrote
         return result
 
@@ -318,11 +318,11 @@ class Chain:
         return result
 
     @staticmethod
-    def _acts(change: ObjectChange, spec_change: ObjectChange, before: Document | None, after: Document | None) -> bool:
+    def _acts(change: ObjectChange, spec_change: ObjectChange, old: Document | None, new: Document | None) -> bool:
         """Whether the controller acts on a field that ``spec_change`` changed."""
-        if before is None or after is None:
+        if old is None or new is None:
             return True
-        return bool(relevant_differences(spec_change, before, after, keeps_records=_may_prune_history(change)))
+        return bool(relevant_differences(spec_change, old, new, keeps_records=_may_prune_history(change)))
 
 
 def _may_prune_history(change: ObjectChange) -> bool:
@@ -346,13 +346,13 @@ def _seconds_after(other: ObjectChange, change: ObjectChange) -> float:
         return 0.0
 
 
-def _marks_deletion(change: ObjectChange, before: Document | None, after: Document | None) -> bool:
-    if after is None:
+def _marks_deletion(change: ObjectChange, old: Document | None, new: Document | None) -> bool:
+    if new is None:
         return asks_deletion(change)
     return bool(
-        after
-        and (after.get("metadata") or {}).get("deletionTimestamp")
-        and not (before and (before.get("metadata") or {}).get("deletionTimestamp"))
+        new
+        and (new.get("metadata") or {}).get("deletionTimestamp")
+        and not (old and (old.get("metadata") or {}).get("deletionTimestamp"))
     )
 
 

@@ -34,31 +34,31 @@ class Summary(msgspec.Struct, frozen=True):
     weight: int
 
 
-def summary(change: ObjectChange, before: Document | None, after: Document | None) -> Summary:
+def summary(change: ObjectChange, old: Document | None, new: Document | None) -> Summary:
     """Describe a change. Without the objects before and after, only type and request are available."""
     if change.type == "ADDED":
         return Summary("was created", CREATED)
     if change.type == "DELETED":
-        terminating = before is not None and bool(_metadata(before).get("deletionTimestamp"))
+        terminating = old is not None and bool(_metadata(old).get("deletionTimestamp"))
         return Summary("was removed once its deletion was complete" if terminating else "was deleted", DELETED)
-    if before is None or after is None:
+    if old is None or new is None:
         return _without_documents(change)
     describe = _paths_text if change.reference.resource == "secrets" else _differences_text
-    if _metadata(after).get("deletionTimestamp") and not _metadata(before).get("deletionTimestamp"):
-        return Summary(_deletion_text(after), DELETED)
-    changed = [difference for difference in differences(before, after) if not difference.path.endswith(_HEARTBEATS)]
+    if _metadata(new).get("deletionTimestamp") and not _metadata(old).get("deletionTimestamp"):
+        return Summary(_deletion_text(new), DELETED)
+    changed = [difference for difference in differences(old, new) if not difference.path.endswith(_HEARTBEATS)]
     if change.origin is not None and change.origin.subresource == "status":
         # There may be unrecorded writes between the two versions.
         changed = [difference for difference in changed if difference.path.startswith(("status", "metadata"))]
-    if change.reference.resource == "nodes" and (taints := _taint_changes(before, after)):
+    if change.reference.resource == "nodes" and (taints := _taint_changes(old, new)):
         other_fields = [
             difference
             for difference in changed
             if difference.path.startswith("spec.") and not difference.path.startswith("spec.taints")
         ]
         return Summary(f"changed: {'; '.join(taints)}{f'; {describe(other_fields)}' if other_fields else ''}", SPEC)
-    if _failed(after) and not _failed(before):
-        return Summary(f"failed{_reason(after)}", FAILED)
+    if _failed(new) and not _failed(old):
+        return Summary(f"failed{_reason(new)}", FAILED)
     for prefixes, weight in (
         (("spec.", "spec", "data", "webhooks", "rules", "subjects"), SPEC),
         (("metadata.finalizers", "metadata.ownerReferences", "metadata.labels", *_EFFECTIVE_ANNOTATIONS), METADATA),
@@ -116,9 +116,9 @@ def _without_documents(change: ObjectChange) -> Summary:
     return Summary("was changed", SPEC if change.cause is None else METADATA)
 
 
-def _taint_changes(before: Document, after: Document) -> list[str]:
+def _taint_changes(previous: Document, after: Document) -> list[str]:
     """``taint dedicated=gpu:NoSchedule added``."""
-    old, new = _taints(before), _taints(after)
+    old, new = _taints(previous), _taints(after)
     return [
         *(f"taint {taint} added" for taint in new if taint not in old),
         *(f"taint {taint} removed" for taint in old if taint not in new),
@@ -199,11 +199,11 @@ def _short(value: Any) -> str:
     return short_json(value, _SHOWN_TEXT)
 
 
-def changed_paths(before: Document | None, after: Document | None) -> set[str]:
+def changed_paths(old: Document | None, new: Document | None) -> set[str]:
     """The changed fields of the spec."""
-    if before is None or after is None:
+    if old is None or new is None:
         return set()
-    return {difference.path for difference in differences(before, after) if difference.path.startswith("spec.")}
+    return {difference.path for difference in differences(old, new) if difference.path.startswith("spec.")}
 
 
 def is_fulfilled(resource: str, document: Document) -> bool:

@@ -95,8 +95,8 @@ async def _taint_change(evidence: Evidence, change: ObjectChange) -> list[Object
     node = Reference("nodes", "", str(((pod or {}).get("spec") or {}).get("nodeName") or ""))
     for node_change in reversed(await evidence.changes(node) if node.name else []):
         if node_change.revision < change.revision and node_change.type == "MODIFIED":
-            before, after = await evidence.before(node_change), await evidence.after(node_change)
-            if _no_execute_taints(after) > _no_execute_taints(before):
+            old, new = await evidence.before(node_change), await evidence.after(node_change)
+            if _no_execute_taints(new) > _no_execute_taints(old):
                 return [node_change]
     return []
 
@@ -113,9 +113,9 @@ async def _charged_budgets(evidence: Evidence, change: ObjectChange) -> list[str
     for budget_change in await evidence.changes_of_all(_BUDGETS, change.reference.namespace):
         if budget_change.type != "MODIFIED" or budget_change.revision >= change.revision:
             continue
-        before, after = await evidence.before(budget_change), await evidence.after(budget_change)
-        if name in _disrupted_pods(after) and name not in _disrupted_pods(before):
-            lines[budget_change.reference.name] = _budget_line(budget_change.reference.name, before or {}, after or {})
+        old, new = await evidence.before(budget_change), await evidence.after(budget_change)
+        if name in _disrupted_pods(new) and name not in _disrupted_pods(old):
+            lines[budget_change.reference.name] = _budget_line(budget_change.reference.name, old or {}, new or {})
     return list(lines.values())
 
 
@@ -123,8 +123,8 @@ def _disrupted_pods(budget: Document | None) -> dict[str, Any]:
     return ((budget or {}).get("status") or {}).get("disruptedPods") or {}
 
 
-def _budget_line(name: str, before: Document, after: Document) -> str:
-    was, status = before.get("status") or {}, after.get("status") or {}
+def _budget_line(name: str, old: Document, new: Document) -> str:
+    was, status = old.get("status") or {}, new.get("status") or {}
     return (
         f"charged to poddisruptionbudget/{name}: disruptionsAllowed {was.get('disruptionsAllowed', 0)} -> "
         f"{status.get('disruptionsAllowed', 0)}, {status.get('currentHealthy', 0)} of {status.get('expectedPods', 0)} "
@@ -214,13 +214,13 @@ async def _node_deletion(evidence: Evidence, change: ObjectChange) -> list[Objec
 
 async def _pressure_change(evidence: Evidence, change: ObjectChange) -> list[ObjectChange]:
     """The change that set the pressure condition of the node, for a pod evicted by its kubelet."""
-    before, after = await evidence.before(change), await evidence.after(change)
-    status = (after or {}).get("status") or {}
-    if status.get("reason") != "Evicted" or ((before or {}).get("status") or {}).get("phase") == "Failed":
+    old, new = await evidence.before(change), await evidence.after(change)
+    status = (new or {}).get("status") or {}
+    if status.get("reason") != "Evicted" or ((old or {}).get("status") or {}).get("phase") == "Failed":
         return []
     resource = str(status.get("message") or "").partition("low on resource: ")[2].partition(".")[0]
     kind = _PRESSURES.get(resource, "")
-    node = Reference("nodes", "", str(((after or {}).get("spec") or {}).get("nodeName")))
+    node = Reference("nodes", "", str(((new or {}).get("spec") or {}).get("nodeName")))
     changes = [node_change for node_change in await evidence.changes(node) if node_change.type == "MODIFIED"]
     earlier = [node_change for node_change in changes if node_change.revision < change.revision]
     # The kubelet sends both at the same time, and the node's status may arrive second.

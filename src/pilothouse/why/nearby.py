@@ -70,10 +70,10 @@ async def _label_change_hint(evidence: Evidence, change: ObjectChange) -> list[s
     for other in reversed(earlier[-_MAX_EARLIER:]):
         if other.type != "MODIFIED" or not _is_near(change, other, _COPIED_SECONDS):
             continue
-        before, after = await evidence.before(other), await evidence.after(other)
-        if before is None or after is None or _labels(before) == _labels(after):
+        old, new = await evidence.before(other), await evidence.after(other)
+        if old is None or new is None or _labels(old) == _labels(new):
             continue
-        text = summary(other, before, after).text
+        text = summary(other, old, new).text
         by = actor_with_command(other, text)
         return [f"its labels had been changed at {other.time[:19]}Z, by {by}: {text.partition(': ')[2]}"]
     return []
@@ -87,8 +87,8 @@ async def _has_effect(evidence: Evidence, change: ObjectChange) -> bool:
     """Whether a change has an effect: it changes a field that a controller acts on, or requests a deletion."""
     if change.type != "MODIFIED":
         return change.type == "DELETED" and asks_deletion(change)
-    before, after = await evidence.before(change), await evidence.after(change)
-    return bool(relevant_differences(change, before, after))
+    old, new = await evidence.before(change), await evidence.after(change)
+    return bool(relevant_differences(change, old, new))
 
 
 async def _line(evidence: Evidence, change: ObjectChange) -> str:
@@ -119,12 +119,12 @@ async def _copy_hint(evidence: Evidence, change: ObjectChange) -> str | None:
 
 
 async def _data(evidence: Evidence, change: ObjectChange) -> list[Difference]:
-    before, after = await evidence.before(change), await evidence.after(change)
-    if before is None or after is None:
+    old, new = await evidence.before(change), await evidence.after(change)
+    if old is None or new is None:
         return []
     return [
         difference
-        for difference in differences(before, after)
+        for difference in differences(old, new)
         if difference.path.startswith("data") and difference.after is not ABSENT
     ]
 

@@ -26,12 +26,12 @@ async def last_request(
     for number, change in enumerate(reversed(newest_spec_changes(evidence, changes))):
         if change.type in ("ADDED", "DELETED") or is_binding(change):
             continue
-        before, after = await evidence.before(change), await evidence.after(change)
-        described = summary(change, before, after)
-        relevant = relevant_differences(change, before, after, keeps_records=keeps_records)
-        if described.weight not in (SPEC, METADATA) or (not relevant and before is not None and after is not None):
+        old, new = await evidence.before(change), await evidence.after(change)
+        described = summary(change, old, new)
+        relevant = relevant_differences(change, old, new, keeps_records=keeps_records)
+        if described.weight not in (SPEC, METADATA) or (not relevant and old is not None and new is not None):
             continue
-        if reverted or before is None or after is None:
+        if reverted or old is None or new is None:
             return change, described
         candidates.append((change, described))
         edits.append(Edit(change.time, tuple(relevant)))
@@ -42,15 +42,15 @@ async def last_request(
 
 
 def relevant_differences(
-    change: ObjectChange, before: Document | None, after: Document | None, *, keeps_records: bool = False
+    change: ObjectChange, old: Document | None, new: Document | None, *, keeps_records: bool = False
 ) -> list[Difference]:
     """The changed fields that a controller acts on."""
-    if before is None or after is None:
+    if old is None or new is None:
         return []
     resource = change.reference.resource
     return [
         difference
-        for difference in differences(before, after)
+        for difference in differences(old, new)
         if controller_acts_on(resource, difference.path, keeps_records=keeps_records)
     ]
 

@@ -195,8 +195,8 @@ async def _history(client: Client, reference: ObjectReference) -> list[Cell]:
 
 
 def _hidden(change: Difference) -> Difference:
-    before, after = (value if value is ABSENT else HIDDEN for value in (change.before, change.after))
-    return Difference(change.path, before, after)
+    old, new = (value if value is ABSENT else HIDDEN for value in (change.before, change.after))
+    return Difference(change.path, old, new)
 
 
 def _style(line: str) -> str:

@@ -86,15 +86,15 @@ class Programs:
             self.errors[component] = f"this API server does not serve the metrics of {component}, which runs elsewhere"
             samples = {}
         if component == MANAGER:
-            before, self._before = self._before, (self._env.monotonic(), samples)
-            self.queues = list(_queues(before, self._before))
+            old, self._before = self._before, (self._env.monotonic(), samples)
+            self.queues = list(_queues(old, self._before))
         else:
             self.scheduler = samples
 
 
-def _queues(before: tuple[float, Samples], now: tuple[float, Samples]) -> Iterator[Queue]:
-    samples, old = now[1], before[1]
-    seconds = max(now[0] - before[0], 0.001)
+def _queues(previous: tuple[float, Samples], now: tuple[float, Samples]) -> Iterator[Queue]:
+    samples, old = now[1], previous[1]
+    seconds = max(now[0] - previous[0], 0.001)
     failures = _failures(samples)
     for labels, depth in sorted(samples.get("workqueue_depth", {}).items()):
         name = dict(labels).get("name", "")

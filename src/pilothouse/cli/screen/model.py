@@ -153,10 +153,10 @@ class Model:
             self.drop(key)
             return
         rows = self.tables[table.name]
-        before = rows.get(key)
-        if before == row:
+        previous = rows.get(key)
+        if previous == row:
             return
-        self._index(table.name, key, before, row)
+        self._index(table.name, key, previous, row)
         rows[key] = row
         if table.most and len(rows) > _MORE_EVENTS:
             for _at, old in heapq.nsmallest(len(rows) - table.most, ((row[1], key) for key, row in rows.items())):
@@ -174,15 +174,15 @@ class Model:
             self._dirty[table.name][key] = None
             self._changed()
 
-    def _index(self, table: str, key: str, before: Row | None, after: Row | None) -> None:
+    def _index(self, table: str, key: str, old: Row | None, new: Row | None) -> None:
         if table == "pods":
-            _move(self.pods_of_node, key, before, after, POD_NODE)
-            _move(self.pods_of_owner, key, before, after, POD_OWNER)
-            for row, step in ((before, -1), (after, 1)):
+            _move(self.pods_of_node, key, old, new, POD_NODE)
+            _move(self.pods_of_owner, key, old, new, POD_OWNER)
+            for row, step in ((old, -1), (new, 1)):
                 if row is not None:
                     self.pods_by_state[row[POD_STATE]] = self.pods_by_state.get(row[POD_STATE], 0) + step
         elif table == "workloads":
-            _move(self.children, key, before, after, WORKLOAD_OWNER)
+            _move(self.children, key, old, new, WORKLOAD_OWNER)
 
     def take_changes(self) -> dict[str, dict[str, None]]:
         """Return and reset the changed keys by table."""
@@ -194,8 +194,8 @@ class Model:
         return sorted({split_key(key)[1] for name in ("pods", "workloads") for key in self.tables[name]})
 
 
-def _move(index: dict[str, dict[str, None]], key: str, before: Row | None, after: Row | None, column: int) -> None:
-    old, new = (None if row is None else row[column] for row in (before, after))
+def _move(index: dict[str, dict[str, None]], key: str, previous: Row | None, after: Row | None, column: int) -> None:
+    old, new = (None if row is None else row[column] for row in (previous, after))
     if old == new:
         return
     if old is not None:

@@ -29,15 +29,15 @@ class Ordered:
     def update(self, keys: Iterable[str]) -> None:
         """Update the keys of changed or removed rows."""
         for key in keys:
-            before, after = self._sort_keys.get(key), self._sort_key(key)
-            if before == after:
+            old, new = self._sort_keys.get(key), self._sort_key(key)
+            if old == new:
                 continue
-            if before is not None:
-                del self._order[bisect_left(self._order, (before, key))]
+            if old is not None:
+                del self._order[bisect_left(self._order, (old, key))]
                 del self._sort_keys[key]
-            if after is not None:
-                insort(self._order, (after, key))
-                self._sort_keys[key] = after
+            if new is not None:
+                insort(self._order, (new, key))
+                self._sort_keys[key] = new
 
     def index(self, key: str) -> int:
         """The index of a key; -1 if it is left out."""

@@ -60,9 +60,9 @@ class LiveNodes:
             read = self._reads[name] = _Read()
         async with read.lock:
             if read.began <= since or self._env.monotonic() - read.at > max_age:
-                began, at = self.moment(), self._env.monotonic()
+                started_at, at = self.moment(), self._env.monotonic()
                 read.node = await self._read(name)
-                read.began, read.at = began, at
+                read.began, read.at = started_at, at
             return read.node
 
     async def _read(self, name: str) -> Node | None:

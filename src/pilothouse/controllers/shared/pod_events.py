@@ -116,22 +116,22 @@ class PodEvents(Generic[T]):
     def is_foreign(self, old: Pod, new: Pod) -> bool:
         """Whether the pod belongs, and belonged, to an owner of another kind. Most pods do, and enqueue nothing
         here."""
-        before, after = controller_of(old.metadata), controller_of(new.metadata)
-        return before is not None and after is not None and before.kind != self._kind != after.kind
+        previous, after = controller_of(old.metadata), controller_of(new.metadata)
+        return previous is not None and after is not None and previous.kind != self._kind != after.kind
 
     def update_pod(self, old: Pod, new: Pod) -> None:
         """Enqueues the owner, a former owner, or the sets that may adopt the pod."""
-        before, after = old.metadata, new.metadata
-        if before.resource_version == after.resource_version:
+        previous, after = old.metadata, new.metadata
+        if previous.resource_version == after.resource_version:
             return
-        if before.uid != after.uid:
+        if previous.uid != after.uid:
             # Deleted and created again between two lists. Upstream takes it for a change, and expects the deletion and
             # the creation until they expire.
             self._remove_controlled_pod(old)
             self._add_controlled_pod(new)
             return
-        labels_changed = before.labels != after.labels
-        reference, old_reference = controller_of(after), controller_of(before)
+        labels_changed = previous.labels != after.labels
+        reference, old_reference = controller_of(after), controller_of(previous)
         if old_reference is not None and old_reference != reference:
             # The former owner gets no more events of this pod. If it expects the pod's deletion, lower that expectation
             # now (upstream waits until it expires).

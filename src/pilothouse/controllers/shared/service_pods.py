@@ -85,12 +85,12 @@ class ServicePods:
             return
         after = self.selecting(new.metadata)
         if relabeled:
-            before = self.selecting(old.metadata)
+            previous = self.selecting(old.metadata)
             # If only labels changed, Services that newly select the pod or no longer do are enqueued. After a change of
             # hostname or subdomain so are those that still select it; upstream omits these
             # (docs/controllers/endpointslice.md).
             moved = old.metadata.labels == new.metadata.labels
-            after = sorted({*before, *after} if changed or moved else {*before} ^ {*after})
+            after = sorted({*previous, *after} if changed or moved else {*previous} ^ {*after})
         for key in after:
             self._enqueue(key)
 

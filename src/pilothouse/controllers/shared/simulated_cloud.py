@@ -83,7 +83,7 @@ class SimulatedBalancers:
             if balancer is not existing
             for address in balancer.addresses
         }
-        before = (
+        old = (
             existing.addresses
             if existing is not None
             else tuple(ingress.ip for ingress in service.status.load_balancer.ingress)
@@ -97,7 +97,7 @@ class SimulatedBalancers:
                     raise ValueError(f"address {desired} is taken, or not in {network}")
                 addresses.append(desired)
                 continue
-            reusable = [address for address in before if _is_in(address, network) and address not in used]
+            reusable = [address for address in old if _is_in(address, network) and address not in used]
             addresses.append(reusable[0] if reusable else _first_free(network, used))
         return tuple(addresses)
 

@@ -21,14 +21,14 @@ class SliceGauges:
 
     def set(self, key: str, part: str, *, endpoints: int, slices: int, ideal: int) -> None:
         parts = self._known.setdefault(key, {})
-        before = parts.get(part, (0, 0, 0))
+        old = parts.get(part, (0, 0, 0))
         parts[part] = (endpoints, slices, ideal)
-        self._add(parts[part], before)
+        self._add(parts[part], old)
 
     def forget(self, key: str) -> None:
-        for before in self._known.pop(key, {}).values():
-            self._add((0, 0, 0), before)
+        for old in self._known.pop(key, {}).values():
+            self._add((0, 0, 0), old)
 
-    def _add(self, after: tuple[int, int, int], before: tuple[int, int, int]) -> None:
-        for gauge, new_value, old_value in zip((self._desired, self._slices, self._ideal), after, before, strict=True):
+    def _add(self, new: tuple[int, int, int], old: tuple[int, int, int]) -> None:
+        for gauge, new_value, old_value in zip((self._desired, self._slices, self._ideal), new, old, strict=True):
             gauge.inc(new_value - old_value)

@@ -34,12 +34,12 @@ class TriggerTimeTracker:
             condition = ready_condition(pod)
             if condition is not None and condition.last_transition_time is not None:
                 times[pod.metadata.name] = condition.last_transition_time
-        before = self._seen.get(key)
+        old = self._seen.get(key)
         self._seen[key] = _Seen(times, service_time)
-        if before is None:
+        if old is None:
             return format_time(service_time) if service_time is not None else ""
-        moved = [at for name, at in times.items() if name not in before.pods or at > before.pods[name]]
-        if service_time is not None and (before.service_time is None or service_time > before.service_time):
+        moved = [at for name, at in times.items() if name not in old.pods or at > old.pods[name]]
+        if service_time is not None and (old.service_time is None or service_time > old.service_time):
             moved.append(service_time)
         return format_time(min(moved)) if moved else ""
 

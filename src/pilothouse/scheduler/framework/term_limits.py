@@ -56,8 +56,8 @@ def _too_many_requirements(plugin: str, requirements: int, of: str) -> Status | 
     return _status(plugin, requirements, f"requirements in the selectors of its {of}", MAX_REQUIREMENTS)
 
 
-def _status(plugin: str, count: int, description: str, most: int) -> Status:
-    return Status(plugin, (f"the pod has {count} {description}, and at most {most} are supported",), unresolvable=True)
+def _status(plugin: str, count: int, description: str, limit: int) -> Status:
+    return Status(plugin, (f"the pod has {count} {description}, and at most {limit} are supported",), unresolvable=True)
 
 
 def _requirements(selectors: Iterable[LabelSelector | None]) -> int:

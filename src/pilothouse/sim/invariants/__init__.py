@@ -58,11 +58,11 @@ class Objects(dict[str, T]):
         if not change.key.startswith(self._prefix):
             return None
         key = change.key.removeprefix(self._prefix)
-        before = self.pop(key, None)
+        old = self.pop(key, None)
         if change.type == "DELETED":
-            return key, before, None
+            return key, old, None
         now = self[key] = self._decode(change.value)
-        return key, before, now
+        return key, old, now
 
 
 __all__ = ["Invariant", "Objects", "Violation"]

@@ -42,15 +42,15 @@ class Attachments(Invariant):
         elif volume := self._volumes.follow(change):
             self._check_volume(*volume)
 
-    def _check_attachment(self, _name: str, before: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
+    def _check_attachment(self, _name: str, old: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
         was_attached, is_attached = (
-            before is not None and before.status.attached,
+            old is not None and old.status.attached,
             now is not None and now.status.attached,
         )
         if now is not None and is_attached and not was_attached:
             self._check_attached(now)
-        if before is not None and was_attached and not is_attached:
-            self._check_detached(before)
+        if old is not None and was_attached and not is_attached:
+            self._check_detached(old)
 
     def _check_attached(self, now: VolumeAttachment) -> None:
         volume, node = now.spec.source.persistent_volume_name or "", now.spec.node_name
@@ -68,8 +68,8 @@ class Attachments(Invariant):
         if disk is not None and disk.exclusive and other_nodes:
             raise Violation(f"{volume} is attached to {node}, and to {other_nodes}")
 
-    def _check_detached(self, before: VolumeAttachment) -> None:
-        volume, name = before.spec.source.persistent_volume_name or "", before.spec.node_name
+    def _check_detached(self, old: VolumeAttachment) -> None:
+        volume, name = old.spec.source.persistent_volume_name or "", old.spec.node_name
         disk, node = self._disk(volume), self._nodes.get(name)
         if disk is None or node is None:
             return
@@ -81,10 +81,10 @@ class Attachments(Invariant):
             if pod.spec.node_name == name and volume in self._volumes_of(pod) and _runs(pod):
                 raise Violation(f"{volume} is detached from {name}, where {key} runs")
 
-    def _check_node(self, name: str, before: Node | None, now: Node | None) -> None:
+    def _check_node(self, name: str, old: Node | None, now: Node | None) -> None:
         if now is None:
             return
-        attached_before = set() if before is None else {attached.name for attached in before.status.volumes_attached}
+        attached_before = set() if old is None else {attached.name for attached in old.status.volumes_attached}
         new = [attached.name for attached in now.status.volumes_attached if attached.name not in attached_before]
         attached_disks = {
             disk.name

@@ -56,23 +56,23 @@ class Autoscalers(Invariant):
         autoscaler = self._autoscalers.get(key)
         if autoscaler is None:
             return  # it was just deleted, and the manager has not observed that
-        spec, before = autoscaler.spec, self._sizes[key][-1][1]
+        spec, old = autoscaler.spec, self._sizes[key][-1][1]
         least = 1 if spec.min_replicas is None else spec.min_replicas
         if not least <= size <= spec.max_replicas:
             raise Violation(f"{key} is scaled to {size}, outside of {least} to {spec.max_replicas}")
-        if not least <= before <= spec.max_replicas:
+        if not least <= old <= spec.max_replicas:
             return  # corrected at once, whatever the difference
-        up = size > before
+        up = size > old
         if spec.behavior is None:
-            if size > max(2 * before, 4):
-                raise Violation(f"{key} goes from {before} to {size} in one sync")
+            if size > max(2 * old, 4):
+                raise Violation(f"{key} goes from {old} to {size} in one sync")
             return
         rules = spec.behavior.scale_up if up else spec.behavior.scale_down
         assert rules is not None, "the server fills in both"
         allowed = [self._policy_limit(key, policy, 1 if up else -1) for policy in rules.policies]
         furthest = max(allowed) if up else min(allowed)
         if (size > furthest) if up else (size < furthest):
-            raise Violation(f"{key} goes from {before} to {size}, the policies allow {furthest}: {self._sizes[key]}")
+            raise Violation(f"{key} goes from {old} to {size}, the policies allow {furthest}: {self._sizes[key]}")
 
     def _policy_limit(self, key: str, policy: HPAScalingPolicy, direction: int) -> int:
         """The limit of a policy, relative to the size at the start of its period."""

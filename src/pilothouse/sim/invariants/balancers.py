@@ -24,10 +24,10 @@ class Balancers(Invariant):
         self.lost = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        key, before, now = self._services.follow(change) or ("", None, None)
-        if before is not None and now is None:
-            self.lost += bool(before.status.load_balancer.ingress)
-            if before.metadata.uid in self._cloud.balancers:
+        key, old, now = self._services.follow(change) or ("", None, None)
+        if old is not None and now is None:
+            self.lost += bool(old.status.load_balancer.ingress)
+            if old.metadata.uid in self._cloud.balancers:
                 raise Violation(f"service {key} was removed before its load balancer")
 
     def check_final_state(self) -> None:

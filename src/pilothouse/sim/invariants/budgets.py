@@ -28,8 +28,8 @@ class Budgets(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._budgets.follow(change) and (update := self._pods.follow(change)):
-            _key, before, after = update
-            if before is None or not _is_healthy(before) or (after is not None and _is_healthy(after)):
+            _key, old, new = update
+            if old is None or not _is_healthy(old) or (new is not None and _is_healthy(new)):
                 return
             now = asyncio.get_running_loop().time()
             if origin is None or origin.call.subresource != "eviction":

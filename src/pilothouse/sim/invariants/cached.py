@@ -105,9 +105,9 @@ class InformerCache(Generic[T]):
         self._on_change(old, new)
 
     def _replace(self, objects: dict[str, T]) -> None:
-        before, self._objects = self._objects, objects
-        for key in [*before, *(key for key in objects if key not in before)]:
-            self._on_change(before.get(key), objects.get(key))
+        old, self._objects = self._objects, objects
+        for key in [*old, *(key for key in objects if key not in old)]:
+            self._on_change(old.get(key), objects.get(key))
         self.is_filled = True
 
     def _is_informer(self, headers: Mapping[str, str]) -> bool:

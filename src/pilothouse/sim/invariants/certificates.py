@@ -28,20 +28,20 @@ class Certificates(Invariant):
         self.issued = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        name, before, now = self._requests.follow(change) or ("", None, None)
+        name, old, now = self._requests.follow(change) or ("", None, None)
         if now is None:
             return
-        if before is not None and before.metadata.uid != now.metadata.uid:
-            before = None
-        if now.status.certificate and (before is None or not before.status.certificate):
-            self._check(name, before, now)
+        if old is not None and old.metadata.uid != now.metadata.uid:
+            old = None
+        if now.status.certificate and (old is None or not old.status.certificate):
+            self._check(name, old, now)
 
-    def _check(self, name: str, before: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
+    def _check(self, name: str, old: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
         """Check a certificate that was just issued, against the conditions before."""
         self.issued += 1
-        if before is None or not is_approved(before):
+        if old is None or not is_approved(old):
             raise Violation(f"{name} was issued a certificate that was not approved")
-        if has_failed(before):
+        if has_failed(old):
             raise Violation(f"{name} was issued a certificate after it had been marked as failed")
         if now.spec.signer_name not in self._signers:
             raise Violation(

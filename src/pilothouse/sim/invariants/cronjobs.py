@@ -27,8 +27,8 @@ class CronJobs(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._owners.follow(change) and (update := self._jobs.follow(change)):
-            _key, before, job = update
-            if before is None and job is not None:
+            _key, old, job = update
+            if old is None and job is not None:
                 self._check_new(job)
 
     def _check_new(self, job: Job) -> None:

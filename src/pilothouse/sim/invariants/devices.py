@@ -31,30 +31,35 @@ class DeviceClaims(Invariant):
         elif claim := self._claims.follow(change):
             self._check_claim_change(*claim, by_scheduler=origin is not None and origin.program == "scheduler")
 
-    def _check_pod_change(self, key: str, before: Pod | None, now: Pod | None) -> None:
-        if now is not None and before is not None and before.metadata.uid == now.metadata.uid and _may_run(before):
-            for entry in before.spec.resource_claims:
-                old, new = claim_of(before, entry), claim_of(now, entry)
+    def _check_pod_change(self, key: str, previous: Pod | None, now: Pod | None) -> None:
+        if (
+            now is not None
+            and previous is not None
+            and previous.metadata.uid == now.metadata.uid
+            and _may_run(previous)
+        ):
+            for entry in previous.spec.resource_claims:
+                old, new = claim_of(previous, entry), claim_of(now, entry)
                 if isinstance(old, ClaimOfEntry) and old != new:
                     raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status has {new}")
 
     def _check_claim_change(
-        self, key: str, before: ResourceClaim | None, now: ResourceClaim | None, *, by_scheduler: bool
+        self, key: str, old: ResourceClaim | None, now: ResourceClaim | None, *, by_scheduler: bool
     ) -> None:
-        if before is None:
+        if old is None:
             self.created += now is not None and bool(now.metadata.owner_references)
             return
         allocated = now is not None and now.status.allocation is not None
         reserved_uids = {user.uid for user in now.status.reserved_for} if now is not None else set()  # never iterated
-        self.cleared += before.status.allocation is not None and not allocated
+        self.cleared += old.status.allocation is not None and not allocated
         namespace = key.partition("/")[0]
-        for user in before.status.reserved_for:
+        for user in old.status.reserved_for:
             pod = self._pods.get(f"{namespace}/{user.name}")
             if pod is None or pod.metadata.uid != user.uid or not _uses(pod):
                 continue
             if by_scheduler and not pod.spec.node_name:
                 continue  # the pod could not be bound, and is scheduled again
-            if before.status.allocation is not None and not allocated:
+            if old.status.allocation is not None and not allocated:
                 raise Violation(f"claim {key} was deallocated while pod {user.name} uses it")
             if user.uid not in reserved_uids:
                 raise Violation(f"claim {key} is not reserved any more for pod {user.name}, which uses it")
@@ -109,8 +114,8 @@ class DeviceAllocations(Invariant):
         elif claim := self._claims.follow(change):
             self._check_allocation(*claim)
 
-    def _check_binding(self, key: str, before: Pod | None, now: Pod | None) -> None:
-        if now is None or not now.spec.node_name or (before is not None and before.spec.node_name):
+    def _check_binding(self, key: str, old: Pod | None, now: Pod | None) -> None:
+        if now is None or not now.spec.node_name or (old is not None and old.spec.node_name):
             return
         for entry in now.spec.resource_claims:
             of_entry = claim_of(now, entry)
@@ -118,14 +123,14 @@ class DeviceAllocations(Invariant):
             if claim is None or claim.status.allocation is None or not is_reserved_for(now, claim):
                 raise Violation(f"pod {key} is bound, and its claim for {entry.name} is not allocated and reserved")
 
-    def _check_allocation(self, key: str, before: ResourceClaim | None, now: ResourceClaim | None) -> None:
-        for device in _devices(before):
+    def _check_allocation(self, key: str, old: ResourceClaim | None, now: ResourceClaim | None) -> None:
+        for device in _devices(old):
             self._owners.pop(device, None)
         for device in _devices(now):
             owner = self._owners.setdefault(device, key)
             if owner != key:
                 raise Violation(f"device {'/'.join(device)} is allocated to claim {key}, and to claim {owner} already")
-        self.allocated += bool(_devices(now)) and not _devices(before)
+        self.allocated += bool(_devices(now)) and not _devices(old)
 
 
 def _devices(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:

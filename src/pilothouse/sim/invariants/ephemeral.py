@@ -28,14 +28,14 @@ class EphemeralClaims(Invariant):
             if pod is not None and volume.ephemeral is not None:
                 name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"
                 self._expected[f"{pod.metadata.uid}:{name}"] = volume.name
-        key, before, claim = self._claims.follow(change) or ("", None, None)
+        key, old, claim = self._claims.follow(change) or ("", None, None)
         if claim is not None:
-            self._check(key, before, claim)
+            self._check(key, old, claim)
 
-    def _check(self, key: str, before: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> None:
+    def _check(self, key: str, old: PersistentVolumeClaim | None, claim: PersistentVolumeClaim) -> None:
         owner = controller_of(claim.metadata)
-        if before is not None and before.metadata.uid == claim.metadata.uid:
-            if controller_of(before.metadata) != owner:
+        if old is not None and old.metadata.uid == claim.metadata.uid:
+            if controller_of(old.metadata) != owner:
                 raise Violation(f"claim {key} has changed its owner: {owner}")
             return
         if owner is None:

@@ -54,9 +54,9 @@ class Jobs(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         deleted = change.type == "DELETED"
         if update := self._jobs.follow(change):
-            _key, before, now = update
+            _key, old, now = update
             if now is not None:
-                self._check_status(now, before)
+                self._check_status(now, old)
         elif change.key.startswith("/pods/"):
             self._pods.pop(change.key, None)
             pod = _pod(change.value)
@@ -98,7 +98,7 @@ class Jobs(Invariant):
                 f"{key} was created for {job.metadata.name}: {succeeded} of {desired} are done, {len(active)} run"
             )
 
-    def _check_status(self, job: Job, before: Job | None) -> None:
+    def _check_status(self, job: Job, old: Job | None) -> None:
         """Counts do not exceed the observed results, and do not decrease."""
         name, status = job.metadata.name, job.status
         results = self._results.get(job.metadata.uid, _PodResults())
@@ -108,12 +108,12 @@ class Jobs(Invariant):
             raise Violation(f"{name} counts {status.succeeded} as succeeded, {len(results.succeeded)} have")
         if status.failed > len(results.lost):
             raise Violation(f"{name} counts {status.failed} as failed, {len(results.lost)} have")
-        if before is None or before.metadata.uid != job.metadata.uid:
+        if old is None or old.metadata.uid != job.metadata.uid:
             return
-        counts, previous_counts = (status.succeeded, status.failed), (before.status.succeeded, before.status.failed)
+        counts, previous_counts = (status.succeeded, status.failed), (old.status.succeeded, old.status.failed)
         if self._bounded and (counts[0] < previous_counts[0] or counts[1] < previous_counts[1]):
             raise Violation(f"{name} counted {previous_counts} as succeeded and failed, and now {counts}")
-        if is_finished(before) and (not is_finished(job) or counts != previous_counts):
+        if is_finished(old) and (not is_finished(job) or counts != previous_counts):
             raise Violation(f"{name} had finished with {previous_counts}, and now reports {counts}")
 
     def check_final_state(self) -> None:

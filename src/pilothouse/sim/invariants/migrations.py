@@ -48,16 +48,16 @@ class Migrations(Invariant):
             self._check_migration(change.key.removeprefix(_MIGRATIONS), None if deleted else _migration(change.value))
 
     def _check_object(self, key: str, now: dict[str, Any] | None, origin: Origin | None) -> None:
-        before = self._objects.pop(key, None)
+        old = self._objects.pop(key, None)
         if now is not None:
             self._objects[key] = now
         if origin is None or origin.controller != CONTROLLER:
             return
-        if before is None or now is None:
+        if old is None or now is None:
             raise Violation(f"{key} was created or deleted by the migrator")
-        if _content(before) != _content(now):
+        if _content(old) != _content(now):
             raise Violation(f"{key} was changed by its migration")
-        if before["apiVersion"] == now["apiVersion"]:
+        if old["apiVersion"] == now["apiVersion"]:
             raise Violation(f"{key} was written again in the version in which it was stored")
         self.rewritten += 1
 
@@ -73,12 +73,12 @@ class Migrations(Invariant):
         self._stored = now.status.stored_versions
 
     def _check_migration(self, name: str, now: StorageVersionMigration | None) -> None:
-        before = self._migrations.pop(name, None)
+        old = self._migrations.pop(name, None)
         if now is None:
             return
         self._migrations[name] = now
-        if before is not None and before.metadata.uid == now.metadata.uid:
-            old_version, new_version = before.status.resource_version, now.status.resource_version
+        if old is not None and old.metadata.uid == now.metadata.uid:
+            old_version, new_version = old.status.resource_version, now.status.resource_version
             if old_version and old_version != new_version:
                 raise Violation(f"migration {name} started at {old_version}, and now at {new_version}")
         running = sorted(other for other, migration in self._migrations.items() if _runs(migration))

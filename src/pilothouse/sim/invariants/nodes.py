@@ -101,11 +101,11 @@ class NodeHealth(Invariant):
         by_controller = origin is not None and origin.controller == CONTROLLER
         if change.key.startswith("/nodes/"):
             name, node = change.key.removeprefix("/nodes/"), _node(change.value)
-            before = self._nodes.get(name)
-            if origin is not None and by_controller and before is not None and change.type == "MODIFIED":
+            old = self._nodes.get(name)
+            if origin is not None and by_controller and old is not None and change.type == "MODIFIED":
                 self._last_write = _now()
-                self._check_node(name, before, node, origin)
-            self._record_node(name, before, None if change.type == "DELETED" else node)
+                self._check_node(name, old, node, origin)
+            self._record_node(name, old, None if change.type == "DELETED" else node)
         elif change.key.startswith("/pods/"):
             before_pod, pod = self._pods.get(change.key), _pod(change.value)
             if origin is not None and by_controller and before_pod is not None and origin.call.subresource == "status":
@@ -115,35 +115,35 @@ class NodeHealth(Invariant):
             else:
                 self._pods[change.key] = pod
 
-    def _record_node(self, name: str, before: Node | None, node: Node | None) -> None:
+    def _record_node(self, name: str, old: Node | None, node: Node | None) -> None:
         now = _now()
         if node is None:
             self._nodes.pop(name, None)
             self._down_until[name] = now
         else:
             self._nodes[name] = node
-            if before is None or _heartbeat(before) != _heartbeat(node):
+            if old is None or _heartbeat(old) != _heartbeat(node):
                 self._heartbeats[name] = now
             if _ready(node) != "True":
                 self._down_until[name] = float("inf")
-            elif before is None or _ready(before) != "True":
+            elif old is None or _ready(old) != "True":
                 self._down_until[name] = now
         disrupted = disrupted_zones(self._nodes, self._limits.large)
         self._disrupted = {zone: self._disrupted.get(zone, now) for zone in disrupted}
 
     # Checks
 
-    def _check_node(self, name: str, before: Node, node: Node, origin: Origin) -> None:
+    def _check_node(self, name: str, old: Node, node: Node, origin: Origin) -> None:
         now = _now()
-        if _ready(node) == "Unknown" and _ready(before) not in (None, "Unknown"):
+        if _ready(node) == "Unknown" and _ready(old) not in (None, "Unknown"):
             last_sign = max([self._heartbeats[name], *self._signs.get((origin.program, name), ())])
             if now - last_sign <= self._limits.grace:
                 raise Violation(f"{name} is marked unknown {now - last_sign:.3f} s after its last observed heartbeat")
-        if _expected_taints(node) and not _expected_taints(before):
+        if _expected_taints(node) and not _expected_taints(old):
             self._check_taint(name, node, origin, now)
-        new = [key for key in _expected_taints(node) if key not in _expected_taints(before)]
-        if new and tuple(new) != EXPECTED.get(_ready(before) or "", ()):
-            raise Violation(f"{name} is Ready={_ready(before)} and gets the NoExecute taints {new}")
+        new = [key for key in _expected_taints(node) if key not in _expected_taints(old)]
+        if new and tuple(new) != EXPECTED.get(_ready(old) or "", ()):
+            raise Violation(f"{name} is Ready={_ready(old)} and gets the NoExecute taints {new}")
 
     def _check_taint(self, name: str, node: Node, origin: Origin, now: float) -> None:
         self.tainted += 1
@@ -153,13 +153,15 @@ class NodeHealth(Invariant):
             raise Violation(f"{name} is tainted, although zone {zone!r} was disrupted {now - since:.3f} s")
         times = self._tainted.setdefault((origin.program, zone), [])
         times.append(now)
-        for count, began in enumerate(reversed(times[:-1]), start=2):
-            allowed = 1 + (now - began + limits.slack) * limits.rate
+        for count, started_at in enumerate(reversed(times[:-1]), start=2):
+            allowed = 1 + (now - started_at + limits.slack) * limits.rate
             if count > allowed:
-                raise Violation(f"{count} nodes of zone {zone!r} were tainted within {now - began:.3f} s, up to {name}")
+                raise Violation(
+                    f"{count} nodes of zone {zone!r} were tainted within {now - started_at:.3f} s, up to {name}"
+                )
 
-    def _check_label(self, key: str, before: Pod, pod: Pod) -> None:
-        old_condition, new_condition = ready_condition(before), ready_condition(pod)
+    def _check_label(self, key: str, old: Pod, pod: Pod) -> None:
+        old_condition, new_condition = ready_condition(old), ready_condition(pod)
         if old_condition is None or new_condition is None or old_condition.status == new_condition.status:
             return
         self.marked += 1

@@ -36,9 +36,9 @@ class PodGarbage(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._nodes.follow(change) and (update := self._pods.follow(change)):
-            _key, before, _now = update
-            if origin is not None and origin.controller == COLLECTOR and before is not None:
-                self._check(change.key, before, origin)
+            _key, old, _now = update
+            if origin is not None and origin.controller == COLLECTOR and old is not None:
+                self._check(change.key, old, origin)
 
     def _check(self, key: str, pod: Pod, origin: Origin) -> None:
         if _uid_precondition(origin) != pod.metadata.uid:

@@ -54,11 +54,11 @@ class PodRequests(Invariant):
         if not change.key.startswith(_PREFIX):
             return
         key = change.key.removeprefix(_PREFIX)
-        before = self._created.pop(key, None)
+        old = self._created.pop(key, None)
         if change.type == "DELETED":
             if is_cleaners:
-                assert before is not None, "what is deleted was made"
-                self._check(key, before)
+                assert old is not None, "what is deleted was made"
+                self._check(key, old)
             return
         created = _request(change.value).metadata.creation_timestamp
         assert created is not None, "the server sets creationTimestamp"

@@ -52,7 +52,7 @@ class PolicyStatuses(Invariant):
         self.warned = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        name, before, now = self._policies.follow(change) or ("", None, None)
+        name, old, now = self._policies.follow(change) or ("", None, None)
         if now is None:
             return
         generation, observed = now.metadata.generation, now.status.observed_generation
@@ -60,8 +60,8 @@ class PolicyStatuses(Invariant):
             raise Violation(
                 f"policy {name}: generation {observed} was observed before it existed: the policy is at {generation}"
             )
-        if before is not None and before.metadata.uid == now.metadata.uid:
-            earlier = before.status.observed_generation
+        if old is not None and old.metadata.uid == now.metadata.uid:
+            earlier = old.status.observed_generation
             if observed < earlier:
                 raise Violation(f"policy {name}: {observed} was observed after {earlier}")
         if origin is not None and origin.controller == CONTROLLER:

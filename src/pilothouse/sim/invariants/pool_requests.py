@@ -73,18 +73,18 @@ class PoolRequests(Invariant):
         if not change.key.startswith(_REQUESTS):
             return
         name = change.key.removeprefix(_REQUESTS)
-        before = _request(change.previous) if change.previous is not None else None
+        old = _request(change.previous) if change.previous is not None else None
         self._open.pop(name, None)
         if change.type == "DELETED":
-            if before is not None and origin is not None and origin.controller == MANAGER:
-                self._expired(name, before)
+            if old is not None and origin is not None and origin.controller == MANAGER:
+                self._expired(name, old)
             return
         now = _request(change.value)
         if now.status is None:
             self._open[name] = None
-        if before is not None and before.status is not None and now.status != before.status:
+        if old is not None and old.status is not None and now.status != old.status:
             raise Violation(f"request {name} had a status, and has another one")
-        if now.status is not None and (before is None or before.status is None):
+        if now.status is not None and (old is None or old.status is None):
             self.answered += 1
             self._check(name, now.spec.limit, now.status)
 

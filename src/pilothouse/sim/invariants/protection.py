@@ -47,9 +47,9 @@ class Protection(Invariant):
             self._check_volume(*volume)
 
     def _record_pod(self, key: str, pod: Pod | None) -> None:
-        before = self._pods.pop(key, None)
+        old = self._pods.pop(key, None)
         if pod is not None and pod.spec.node_name:
-            self._pods[key] = (before[0] if before is not None else self._clock, pod)
+            self._pods[key] = (old[0] if old is not None else self._clock, pod)
 
     def _users(self, key: str, claim: PersistentVolumeClaim) -> dict[str, int]:
         """The scheduled pods that use a claim, with the time of scheduling."""
@@ -60,24 +60,24 @@ class Protection(Invariant):
             if pod.metadata.namespace == namespace and _uses(pod, claim)
         }
 
-    def _check_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None) -> None:
-        if before is None:
+    def _check_claim(self, key: str, old: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None) -> None:
+        if old is None:
             return
-        if before.metadata.deletion_timestamp is None:
+        if old.metadata.deletion_timestamp is None:
             if now is not None and now.metadata.deletion_timestamp is not None:
                 self._deleted[key] = self._clock
                 self.kept += bool(self._users(key, now))
             return
-        if CLAIM in before.metadata.finalizers and not _has(now, CLAIM):
+        if CLAIM in old.metadata.finalizers and not _has(now, CLAIM):
             deleted = self._deleted.pop(key)
-            users = sorted(pod for pod, since in self._users(key, before).items() if since < deleted)
+            users = sorted(pod for pod, since in self._users(key, old).items() if since < deleted)
             if users:
                 raise Violation(f"claim {key} was released while {users} use it")
 
-    def _check_volume(self, name: str, before: PersistentVolume | None, now: PersistentVolume | None) -> None:
-        if before is None or before.metadata.deletion_timestamp is None or VOLUME not in before.metadata.finalizers:
+    def _check_volume(self, name: str, old: PersistentVolume | None, now: PersistentVolume | None) -> None:
+        if old is None or old.metadata.deletion_timestamp is None or VOLUME not in old.metadata.finalizers:
             return
-        if not _has(now, VOLUME) and before.status.phase == "Bound":
+        if not _has(now, VOLUME) and old.status.phase == "Bound":
             raise Violation(f"volume {name} was released while it is bound")
 
     def check_final_state(self) -> None:

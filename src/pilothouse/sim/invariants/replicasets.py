@@ -57,22 +57,22 @@ class ReplicaSets(Invariant):
             if change.type == "DELETED":
                 self._sets.pop(uid, None)
             else:
-                before = self._sets.get(uid)
+                old = self._sets.get(uid)
                 self._sets[uid] = owner
                 reported = owner.status.observed_generation
                 if reported > owner.metadata.generation:
                     raise Violation(f"{change.key} observed generation {reported} of {owner.metadata.generation}")
-                if before is not None and reported < before.status.observed_generation:
+                if old is not None and reported < old.status.observed_generation:
                     raise Violation(
-                        f"{change.key} observed generation {before.status.observed_generation}, now {reported}"
+                        f"{change.key} observed generation {old.status.observed_generation}, now {reported}"
                     )
                 self._largest[uid] = max(self._largest.get(uid, 0), _desired(owner))
 
     def _pod_changed(self, change: Change, origin: Origin | None) -> None:
         old = self._pods.pop(change.key, None)
-        before = _active_owner(old)
-        if before is not None:
-            self._active[before] -= 1
+        previous = _active_owner(old)
+        if previous is not None:
+            self._active[previous] -= 1
         if change.type == "DELETED":
             return
         pod = self._pods[change.key] = _pod(change.value)

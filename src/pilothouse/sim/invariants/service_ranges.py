@@ -48,11 +48,11 @@ class ServiceRanges(Invariant):
             if not deleted and MANAGED.items() <= _address(change.value).metadata.labels.items():
                 self._addresses.add(address)
 
-    def _check(self, name: str, before: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
-        if before is None:
+    def _check(self, name: str, old: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
+        if old is None:
             return
-        finalizer_removed = FINALIZER in before.metadata.finalizers and not _is_protected(now)
-        if before.metadata.deletion_timestamp is None:
+        finalizer_removed = FINALIZER in old.metadata.finalizers and not _is_protected(now)
+        if old.metadata.deletion_timestamp is None:
             if finalizer_removed and origin is not None and origin.controller == CONTROLLER:
                 raise Violation(f"range {name} lost its finalizer while it is not being deleted")
             if now is not None and now.metadata.deletion_timestamp is not None:
@@ -60,13 +60,13 @@ class ServiceRanges(Invariant):
                 self.kept += bool(self._addresses_only_in(name))
             return
         if finalizer_removed:
-            self._check_release(name, before)
+            self._check_release(name, old)
 
-    def _check_release(self, name: str, before: ServiceCIDR) -> None:
-        after = asyncio.get_running_loop().time() - self._deleted.pop(name)
-        if after < GRACE_SECONDS:
-            raise Violation(f"range {name} was released after {after:.1f} s")
-        orphans = [str(ip) for ip in sorted(self._addresses_in(before), key=str) if not self._other_ranges_of(name, ip)]
+    def _check_release(self, name: str, old: ServiceCIDR) -> None:
+        new = asyncio.get_running_loop().time() - self._deleted.pop(name)
+        if new < GRACE_SECONDS:
+            raise Violation(f"range {name} was released after {new:.1f} s")
+        orphans = [str(ip) for ip in sorted(self._addresses_in(old), key=str) if not self._other_ranges_of(name, ip)]
         if orphans:
             raise Violation(f"range {name} was released, and no other range contains {orphans}")
         self.removed += 1

@@ -57,10 +57,10 @@ class StorageVersions(Invariant):
             self._running[name] = self._clock, asyncio.get_running_loop().time()
 
     def _check_version(self, name: str, now: dict[str, Any] | None, *, is_collectors: bool) -> None:
-        before = self._versions.pop(name, None)
-        old, new = entries(before), entries(now)
+        previous = self._versions.pop(name, None)
+        old, new = entries(previous), entries(now)
         if is_collectors:
-            self._check(name, before, now)
+            self._check(name, previous, now)
         if now is not None:
             self._versions[name] = now
         for server in [*old, *(server for server in new if server not in old)]:
@@ -69,9 +69,9 @@ class StorageVersions(Invariant):
             elif old.get(server) != new[server]:
                 self._written[name, server] = self._clock
 
-    def _check(self, name: str, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
-        assert before is not None, "it makes none"
-        old, new = entries(before), entries(now)
+    def _check(self, name: str, previous: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+        assert previous is not None, "it makes none"
+        old, new = entries(previous), entries(now)
         removed = [server for server in old if server not in new]
         for server in removed:
             self._check_removal(name, server)
@@ -81,7 +81,7 @@ class StorageVersions(Invariant):
             return
         if list(new.items()) != [(server, entry) for server, entry in old.items() if server in new] or not removed:
             raise Violation(f"{name} had {list(old.values())}, which the collector changed to {list(new.values())}")
-        if _user_content(before) != _user_content(now):
+        if _user_content(previous) != _user_content(now):
             raise Violation(f"{name} was changed by the removal of {removed}")
         versions = {entry["encodingVersion"] for entry in new.values()}
         common = versions.pop() if len(versions) == 1 else None

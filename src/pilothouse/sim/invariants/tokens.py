@@ -41,13 +41,13 @@ class Tokens(Invariant):
         elif change.key.startswith(_SECRETS):
             by_manager = origin is not None and origin.program.startswith("manager")
             key = change.key.removeprefix(_SECRETS)
-            before, now = self._secrets.get(key), None if deleted else _secret(change.value)
+            old, now = self._secrets.get(key), None if deleted else _secret(change.value)
             if now is not None and now.type != SECRET_TYPE:
                 return
             if by_manager and now is not None:
-                self._check_write(key, before, now)
-            elif by_manager and before is not None:
-                self._check_deletion(key, before)
+                self._check_write(key, old, now)
+            elif by_manager and old is not None:
+                self._check_deletion(key, old)
             if now is None:
                 self._secrets.pop(key, None)
             else:
@@ -62,19 +62,19 @@ class Tokens(Invariant):
         if self._accounts.get(key, ("", 0))[0] != uid:
             self._accounts[key] = (uid, self._clock)
 
-    def _check_write(self, key: str, before: Secret | None, now: Secret) -> None:
-        if before is None or before.metadata.uid != now.metadata.uid:
+    def _check_write(self, key: str, old: Secret | None, now: Secret) -> None:
+        if old is None or old.metadata.uid != now.metadata.uid:
             raise Violation(f"secret {key} was created, and no account requested it")
-        if before.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
+        if old.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
             raise Violation(f"secret {key} had a token, and has another one")
         if (_account_key(now), now.metadata.annotations.get(ACCOUNT_UID, "")) not in self._uids:
             raise Violation(f"secret {key} has a token of an account that never existed")
-        self.filled += not before.data.get(TOKEN_KEY)
+        self.filled += not old.data.get(TOKEN_KEY)
 
-    def _check_deletion(self, key: str, before: Secret) -> None:
+    def _check_deletion(self, key: str, old: Secret) -> None:
         self.deleted += 1
-        uid, since = self._accounts.get(_account_key(before), ("", 0))
-        if uid and before.metadata.annotations.get(ACCOUNT_UID, "") in ("", uid) and self._clock - since > WITHIN:
+        uid, since = self._accounts.get(_account_key(old), ("", 0))
+        if uid and old.metadata.annotations.get(ACCOUNT_UID, "") in ("", uid) and self._clock - since > WITHIN:
             raise Violation(f"secret {key} was deleted, and its account exists")
 
     def check_final_state(self) -> None:

@@ -73,30 +73,30 @@ class TrustBundles(Invariant):
             return
         if update is None:
             raise Violation(f"the publisher has written {change.key}")
-        _name, before, now = update
+        _name, old, now = update
         assert origin is not None, "as just found"
         state = self._lives[origin.program]
         if now is not None:
-            self._check_write(state, before, now)
-        elif before is not None:
-            self._check_removal(state, before)
+            self._check_write(state, old, now)
+        elif old is not None:
+            self._check_removal(state, old)
 
-    def _check_write(self, state: _ProcessState, before: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
+    def _check_write(self, state: _ProcessState, old: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
         self.written += 1
         name, content = now.metadata.name, now.spec.trust_bundle
-        if now.spec.signer_name != _SIGNER or (before is not None and before.spec.signer_name != _SIGNER):
+        if now.spec.signer_name != _SIGNER or (old is not None and old.spec.signer_name != _SIGNER):
             raise Violation(f"bundle {name} of {now.spec.signer_name} is of another signer")
         if content not in self._contents[state.first :] or name != name_of(content):
             raise Violation(f"bundle {name} has {content!r}, which no publisher has written")
-        if before is not None and _user_content(before) != _user_content(now):
+        if old is not None and _user_content(old) != _user_content(now):
             raise Violation(f"bundle {name} lost metadata that users set")
         state.add(now)
 
-    def _check_removal(self, state: _ProcessState, before: ClusterTrustBundle) -> None:
+    def _check_removal(self, state: _ProcessState, old: ClusterTrustBundle) -> None:
         self.removed += 1
-        name = before.metadata.name
-        if before.spec.signer_name != _SIGNER:
-            raise Violation(f"bundle {name} of {before.spec.signer_name} was removed, and is of another signer")
+        name = old.metadata.name
+        if old.spec.signer_name != _SIGNER:
+            raise Violation(f"bundle {name} of {old.spec.signer_name} was removed, and is of another signer")
         desired = [content for content in self._contents[state.first :] if content in state.names]
         if not any(name_of(content) != name for content in desired):
             raise Violation(f"bundle {name} was removed before the current one existed")

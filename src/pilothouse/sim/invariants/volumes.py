@@ -33,10 +33,10 @@ class Volumes(Invariant):
         deleted = change.type == "DELETED"
         if change.key.startswith(_CLAIMS):
             key = change.key.removeprefix(_CLAIMS)
-            before = self._claims.pop(key, None)
+            previous = self._claims.pop(key, None)
             if not deleted:
                 self._claims[key] = now = _claim(change.value)
-                self._check_claim(key, before, now)
+                self._check_claim(key, previous, now)
         elif change.key.startswith(_VOLUMES):
             name = change.key.removeprefix(_VOLUMES)
             old = self._volumes.pop(name, None)
@@ -59,7 +59,7 @@ class Volumes(Invariant):
             return None
         return key
 
-    def _check_claim(self, key: str, before: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
+    def _check_claim(self, key: str, old: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
         name = now.spec.volume_name
         if now.status.phase == "Bound":
             bound_claims = [
@@ -69,7 +69,7 @@ class Volumes(Invariant):
             ]
             if bound_claims:
                 raise Violation(f"{key} and {sorted(bound_claims)} are both bound to {name}")
-            if before is None or before.status.phase != "Bound":
+            if old is None or old.status.phase != "Bound":
                 self.bound += 1
                 volume = self._volumes.get(name)
                 reference = volume.spec.claim_ref if volume is not None else None

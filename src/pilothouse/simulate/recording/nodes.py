@@ -32,14 +32,14 @@ class Nodes:
     def changed(self, write: Write) -> None:
         """Process a write of a Node."""
         name = write.key.rpartition("/")[2]
-        before = self._now.get(name)
+        old = self._now.get(name)
         node = _read_node(write.value)
         state = GONE if write.type == "DELETED" else node_state(node)
-        if state == before:
+        if state == old:
             return
         self._now[name] = state
-        if before is not None:
-            self._counts[before].add(write.at, -1)
+        if old is not None:
+            self._counts[old].add(write.at, -1)
         self._counts[state].add(write.at, 1)
         if name not in self._kept:
             if len(self._kept) >= MAX_NODES:

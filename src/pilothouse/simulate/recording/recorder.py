@@ -234,8 +234,8 @@ def _group_resource(stored: str) -> str:
     return f"{plural}.{group}" if group and plural else plural or group
 
 
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 encode = msgspec.json.Encoder().encode

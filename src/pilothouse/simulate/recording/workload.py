@@ -149,22 +149,22 @@ class WorkloadTracker:
 
     # Pods
 
-    def pod_changed(self, at: float, before: PodState | None, now: PodState | None) -> None:
+    def pod_changed(self, at: float, old: PodState | None, now: PodState | None) -> None:
         """Update the counts for a changed pod."""
-        if before is not None and before.active:
-            self._count_active(at, before, -1)
+        if old is not None and old.active:
+            self._count_active(at, old, -1)
         if now is not None and now.active:
             self._count_active(at, now, 1)
-        was_terminating = before is not None and before.terminating
+        was_terminating = old is not None and old.terminating
         is_terminating = now is not None and now.terminating
         self._terminating.add(at, is_terminating - was_terminating)
         if now is not None:
-            phase = before.phase if before is not None else ""
+            phase = old.phase if old is not None else ""
             self._succeeded.add(at, now.phase == "Succeeded" != phase)
             # A kubelet also reports Failed for pods that were stopped on request; for a service that is not a failure.
             stopped = was_terminating and self.kind not in _JOBS
             self._failed.add(at, now.phase == "Failed" != phase and not stopped)
-            self._restarts += max(0, now.restarts - (before.restarts if before is not None else 0))
+            self._restarts += max(0, now.restarts - (old.restarts if old is not None else 0))
         self._recount(at)
 
     def _count_active(self, at: float, pod: PodState, sign: int) -> None:

@@ -149,10 +149,10 @@ class Workloads:
         budget = _read_budget(write.value)
         namespace, name = budget.metadata.namespace, budget.metadata.name
         budgets = self._budgets.setdefault(namespace, {})
-        before = budgets.pop(name, None)
+        old = budgets.pop(name, None)
         if write.type != "DELETED":
-            if before is not None and before.spec == budget.spec:
-                budgets[name] = before  # only its status, which changes with the pods
+            if old is not None and old.spec == budget.spec:
+                budgets[name] = old  # only its status, which changes with the pods
                 return
             budgets[name] = _Budget(selector_from(budget.spec.selector), budget.spec)
         for uid, owner in self._owners.items():
@@ -173,23 +173,23 @@ class Workloads:
     # Pods
 
     def _pod_changed(self, write: Write) -> None:
-        before = self._pods.pop(write.key, None)
+        old = self._pods.pop(write.key, None)
         pod = _read_pod(write.value)
-        tracker = before.tracker if before is not None else self._tracker_of_pod(pod, write)
+        tracker = old.tracker if old is not None else self._tracker_of_pod(pod, write)
         if write.type == "DELETED":
-            self._pod_removed(write, before, tracker)
+            self._pod_removed(write, old, tracker)
             return
         state = pod_state(pod)
-        counted = before.is_counted_as_deleted if before is not None else False
+        counted = old.is_counted_as_deleted if old is not None else False
         if tracker is not None:
-            if before is None:
+            if old is None:
                 self._pod_created(write, tracker, pod)
-            tracker.pod_changed(write.at, before.state if before is not None else None, state)
+            tracker.pod_changed(write.at, old.state if old is not None else None, state)
             if state.terminating and not counted:
                 counted = True
                 evicted = write.evicts or state.evicted
                 tracker.pod_deleted(write.client, evicted=evicted)
-            elif not counted and _is_failed_by_eviction(before, state):
+            elif not counted and _is_failed_by_eviction(old, state):
                 counted = True
                 tracker.pod_deleted(write.client, evicted=True)
         self._pods[write.key] = _Pod(state, counted, tracker)
@@ -218,12 +218,12 @@ class Workloads:
             return uid
         return next((owner_uid for owner_uid in self._owners if self._by_uid.get(owner_uid) is tracker), uid)
 
-    def _pod_removed(self, write: Write, before: _Pod | None, tracker: WorkloadTracker | None) -> None:
-        if tracker is None or before is None:
+    def _pod_removed(self, write: Write, old: _Pod | None, tracker: WorkloadTracker | None) -> None:
+        if tracker is None or old is None:
             return
-        tracker.pod_changed(write.at, before.state, None)
-        if not before.is_counted_as_deleted and before.state.active:
-            tracker.pod_deleted(write.client, evicted=write.evicts or before.state.evicted)
+        tracker.pod_changed(write.at, old.state, None)
+        if not old.is_counted_as_deleted and old.state.active:
+            tracker.pod_deleted(write.client, evicted=write.evicts or old.state.evicted)
 
     def _tracker_of_pod(self, pod: views.Pod, write: Write) -> WorkloadTracker | None:
         reference: Any = next(
@@ -251,9 +251,9 @@ class Workloads:
         return [tracker.workload(at) for tracker in self._trackers], self._unrecorded
 
 
-def _is_failed_by_eviction(before: _Pod | None, state: PodState) -> bool:
+def _is_failed_by_eviction(old: _Pod | None, state: PodState) -> bool:
     """Whether the pod has failed now because its kubelet evicted it; such pods are not deleted."""
-    return state.phase == "Failed" and state.evicted and before is not None and before.state.phase != "Failed"
+    return state.phase == "Failed" and state.evicted and old is not None and old.state.phase != "Failed"
 
 
 def _controller_uid(pod: views.Pod) -> str:

@@ -372,7 +372,7 @@ def _chart(measure: Measure, groups: Sequence[Group]) -> Markup:
     for number, group in enumerate(groups_shown):
         values = group.values(measure)
         y = 14 + number * _ROW
-        parts.append(label_part(group.title, y + 4, most=40))
+        parts.append(label_part(group.title, y + 4, max_characters=40))
         parts.append(element("path", d=f"M{_CHART_LABEL} {y}H{right}", class_="grid"))
         if not values:
             continue

@@ -30,9 +30,9 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
-def short(text: str, most: int) -> str:
-    """Truncate to ``most`` characters."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def short(text: str, limit: int) -> str:
+    """Truncate to ``limit`` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def escape(text: str) -> str:

@@ -40,9 +40,9 @@ def name_part(text: str, y: float = 12) -> Markup:
     return element("text", *title, shortened, x=0, y=y, class_="name")
 
 
-def label_part(text: str, y: float, *, x: float = 0, class_: str = "label", most: int = CHARACTERS) -> Markup:
+def label_part(text: str, y: float, *, x: float = 0, class_: str = "label", max_characters: int = CHARACTERS) -> Markup:
     """A text on the left; the full text is in its title if it is truncated."""
-    shortened = short(text, most)
+    shortened = short(text, max_characters)
     title = [element("title", short(text, LONGEST))] if shortened != text else []
     return element("text", *title, shortened, x=x, y=y, class_=class_)
 
@@ -64,7 +64,7 @@ def legend_parts(keys: Sequence[Key], top: float) -> list[Markup]:
                 sample = element("circle", cx=7, cy=y - 3.5, r=3.5, class_=key.class_)
             case _:
                 sample = element("rect", x=0.5, y=y - 8.5, width=13, height=9, class_=key.class_)
-        parts += [sample, label_part(key.text, y, x=20, most=_BESIDE_TICKS - 3)]
+        parts += [sample, label_part(key.text, y, x=20, max_characters=_BESIDE_TICKS - 3)]
     return parts
 
 

@@ -54,8 +54,8 @@ def _class(number: int, texts: int) -> str | None:
     return None if number < texts else "n"
 
 
-def _left_out(total: int, most: int, one: str) -> str:
-    return f"{count_text(total - most, f'more {one}')} not shown." if total > most else ""
+def _left_out(total: int, limit: int, one: str) -> str:
+    return f"{count_text(total - limit, f'more {one}')} not shown." if total > limit else ""
 
 
 def workload_table(recording: Recording) -> Markup:

@@ -28,7 +28,7 @@ _BANDS = 104
 _MISSING = 34
 
 
-def shown_workloads(recording: Recording, most: int = MAX_SHOWN) -> list[Workload]:
+def shown_workloads(recording: Recording, limit: int = MAX_SHOWN) -> list[Workload]:
     """The workloads in pictures: those below a bound, then those with the most activity; in the order of the
     recording."""
 
@@ -41,7 +41,7 @@ def shown_workloads(recording: Recording, most: int = MAX_SHOWN) -> list[Workloa
         for candidate in recording.workloads
         if candidate.pods_created or candidate.ready.most or candidate.pending.most
     ]
-    chosen = sorted(range(len(with_pods)), key=lambda number: interest(with_pods[number]), reverse=True)[:most]
+    chosen = sorted(range(len(with_pods)), key=lambda number: interest(with_pods[number]), reverse=True)[:limit]
     return [with_pods[number] for number in sorted(chosen)]
 
 

@@ -9,19 +9,19 @@ class FileError(ValueError):
     """A file that can't be used; the message is the reason."""
 
 
-def text_of(path: Path, most: int) -> str:
-    """Read a file of at most ``most`` bytes. Raises ``FileError``."""
+def text_of(path: Path, max_bytes: int) -> str:
+    """Read a file of at most ``max_bytes`` bytes. Raises ``FileError``."""
     try:
         # Without O_NONBLOCK opening a pipe would block until it has a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise FileError("it is not a regular file")
-            content = file.read(most + 1)
+            content = file.read(max_bytes + 1)
     except OSError as error:
         raise FileError(error.strerror or str(error)) from error
-    if len(content) > most:
-        raise FileError(f"it has more than {most} bytes")
+    if len(content) > max_bytes:
+        raise FileError(f"it has more than {max_bytes} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

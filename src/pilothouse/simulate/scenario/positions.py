@@ -103,16 +103,16 @@ def read(text: str) -> tuple[Any, Positions]:
     return (reader.documents[0][0] if reader.documents else None), reader.positions
 
 
-def documents_of(text: str, most: int) -> list[tuple[Any, int]]:
-    """Parse the documents of a text, None for empty ones, with their first lines; at most ``most`` values in total.
+def documents_of(text: str, limit: int) -> list[tuple[Any, int]]:
+    """Parse the documents of a text, None for empty ones, with their first lines; at most ``limit`` values in total.
     Raises ``PositionedError``."""
-    return _read(text, most).documents
+    return _read(text, limit).documents
 
 
-def _read(text: str, most: int) -> "_Reader":
+def _read(text: str, limit: int) -> "_Reader":
     loader = _LOADER(text)
     try:
-        reader = _Reader(loader.get_event, most)
+        reader = _Reader(loader.get_event, limit)
         reader.run()
         return reader
     except yaml.YAMLError as error:
@@ -124,9 +124,9 @@ def _read(text: str, most: int) -> "_Reader":
 
 
 class _Reader:
-    def __init__(self, next_event: Any, most: int) -> None:
+    def __init__(self, next_event: Any, limit: int) -> None:
         self._next = next_event
-        self._most = most
+        self._most = limit
         self.positions = Positions()
         self.documents: list[tuple[Any, int]] = []
         """The documents with their first lines."""

@@ -56,8 +56,8 @@ async def _pending(view: View) -> list[Step]:
 async def _default_class_removal(view: View) -> list[Step]:
     """The last change that left the cluster without a default class: removal of the annotation, or the deletion."""
     for change in reversed(await view.evidence.changes_of_all("storageclasses.storage.k8s.io", "")):
-        before, after = await view.evidence.before(change), await view.evidence.after(change)
-        if _is_default(before) and (change.type == "DELETED" or not _is_default(after)):
+        old, new = await view.evidence.before(change), await view.evidence.after(change)
+        if _is_default(old) and (change.type == "DELETED" or not _is_default(new)):
             return [await view.chain.step(change)]
     return []
 

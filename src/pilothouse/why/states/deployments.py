@@ -49,8 +49,8 @@ async def incomplete(view: View) -> Finding | None:
 
 async def _paused(view: View) -> Step:
     for change in reversed(await view.changes()):
-        before, after = await view.evidence.before(change), await view.evidence.after(change)
-        if _is_paused(after) and not _is_paused(before):
+        old, new = await view.evidence.before(change), await view.evidence.after(change)
+        if _is_paused(new) and not _is_paused(old):
             return await view.chain.step(change)
     return view.step("is paused: its rollout goes on when spec.paused is false", root=STATE)
 

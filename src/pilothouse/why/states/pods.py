@@ -32,9 +32,9 @@ async def _phase_change(view: View, phase: str) -> Step | None:
     for change in reversed(await view.changes()):
         if change.uid != view.uid or change.type != "MODIFIED":
             continue
-        before, after = await view.evidence.before(change), await view.evidence.after(change)
-        if _phase(after) == phase and _phase(before) not in (phase, ""):
-            text = summary(change, before, after).text
+        old, new = await view.evidence.before(change), await view.evidence.after(change)
+        if _phase(new) == phase and _phase(old) not in (phase, ""):
+            text = summary(change, old, new).text
             return await view.chain.step(change, text="completed" if phase == "Succeeded" else text)
     return None
 

@@ -292,8 +292,8 @@ class NodeGroups:
         for change in reversed(newest_spec_changes(node.evidence, await node.changes())):
             if change.type != "MODIFIED":
                 return None
-            before, after = await node.evidence.before(change), await node.evidence.after(change)
-            if before is not None and after is not None and self._selects(before) and not self._selects(after):
+            old, new = await node.evidence.before(change), await node.evidence.after(change)
+            if old is not None and new is not None and self._selects(old) and not self._selects(new):
                 return await node.chain.step(change)
         return None
 
@@ -320,8 +320,8 @@ async def node_change(node: View, change_kind: str) -> Step | None:
     for change in reversed(changes):
         if change.type == "DELETED":
             return None
-        before, after = await node.evidence.before(change), await node.evidence.after(change)
-        if _is_set(after, change_kind) and not _is_set(before, change_kind):
+        old, new = await node.evidence.before(change), await node.evidence.after(change)
+        if _is_set(new, change_kind) and not _is_set(old, change_kind):
             return await node.chain.step(change) if change.type != "ADDED" else None
     return None
 

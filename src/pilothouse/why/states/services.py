@@ -79,8 +79,8 @@ async def _port_removed(view: View, pod: Document, names: set[str]) -> Step | No
     if workload is None:
         return None
     for change in reversed(newest_spec_changes(view.evidence, await workload.changes())):
-        before, after = await view.evidence.before(change), await view.evidence.after(change)
-        if names & _template_ports(before) and not names & _template_ports(after):
+        old, new = await view.evidence.before(change), await view.evidence.after(change)
+        if names & _template_ports(old) and not names & _template_ports(new):
             return await view.chain.step(change)
     return None
 

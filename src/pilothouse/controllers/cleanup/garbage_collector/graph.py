@@ -310,21 +310,21 @@ class Graph:
         if node.owners == references:
             node.owners = references
             return
-        before = {reference.uid: reference for reference in node.owners}
+        old = {reference.uid: reference for reference in node.owners}
         # A reference with the same uid but other coordinates counts as new. Upstream processes it only after a restart.
         added = [
             reference
             for reference in references
-            if reference.uid not in before or _coordinates(reference) != _coordinates(before[reference.uid])
+            if reference.uid not in old or _coordinates(reference) != _coordinates(old[reference.uid])
         ]
-        after = {reference.uid: reference for reference in references}
-        removed = [reference for uid, reference in before.items() if uid not in after]
+        new = {reference.uid: reference for reference in references}
+        removed = [reference for uid, reference in old.items() if uid not in new]
         # An owner that waits for its dependents may have waited for exactly this.
         unblocked = [reference.uid for reference in removed if reference.block_owner_deletion]
         unblocked += [
             uid
-            for uid, reference in after.items()
-            if uid in before and before[uid].block_owner_deletion and not reference.block_owner_deletion
+            for uid, reference in new.items()
+            if uid in old and old[uid].block_owner_deletion and not reference.block_owner_deletion
         ]
         for uid in unblocked:
             owner = self._nodes.get(uid)

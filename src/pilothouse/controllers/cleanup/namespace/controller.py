@@ -114,14 +114,14 @@ class NamespaceController(ManagedController):
 
     async def _update_conditions(self, current: _NamespaceObject, result: DeletionResult) -> _NamespaceObject:
         """Write the conditions if they changed. A failure is only logged: the next sync writes them again."""
-        before = current.view.status.conditions
-        after = update_conditions(before, conditions_of(result.outcome, self.env.now()))
-        if after == before:
+        previous = current.view.status.conditions
+        after = update_conditions(previous, conditions_of(result.outcome, self.env.now()))
+        if after == previous:
             return current
         old = _raw_list.decode(take_field(current.raw, "status.conditions") or b"[]")
         # Other conditions are written back as JSON, because the view may lack fields.
         written = [
-            old[index] if index < len(before) and condition == before[index] else _condition(condition)
+            old[index] if index < len(previous) and condition == previous[index] else _condition(condition)
             for index, condition in enumerate(after)
         ]
         record_decision(f"what is left in the namespace: {describe(result.outcome)}")

@@ -92,12 +92,12 @@ class NodeRouteController(ManagedController):
             self.log.warning("Could not delete route", route=route.name, cidr=route.destination, error=error)
 
     async def _create_route(self, node: Node, route: Route) -> bool:
-        began = self.env.monotonic()
+        started_at = self.env.monotonic()
         hint = node.metadata.uid
         try:
             await self._routes.create(self._cluster, hint, route)
         except Exception as error:  # noqa: BLE001  # as above
-            seconds = f"{self.env.monotonic() - began:g}s"
+            seconds = f"{self.env.monotonic() - started_at:g}s"
             message = (
                 f"Could not create route {hint} {route.destination} for node {route.node} after {seconds}: {error}"
             )

@@ -261,10 +261,10 @@ class ServiceLBController(ManagedController):
 
     async def _sync_nodes(self, _name: str) -> Requeue | None:
         """Update the nodes of all load balancers."""
-        began = self.env.perf_counter()
+        started_at = self.env.perf_counter()
         keys = sorted(self._service_cache)
         await each(keys, self._node_sync_service, concurrency=self._workers)
-        self._metrics.observe_node_sync(self.env.perf_counter() - began)
+        self._metrics.observe_node_sync(self.env.perf_counter() - started_at)
         return None
 
     async def _node_sync_service(self, key: str) -> None:
@@ -272,17 +272,17 @@ class ServiceLBController(ManagedController):
         if service is None or not wants_load_balancer(service):
             return
         nodes = eligible_nodes(self._nodes.list())
-        before = self._last_synced_nodes.get(key, [])
+        old = self._last_synced_nodes.get(key, [])
         # Stored before the call: after a failure everything is repeated.
         self._last_synced_nodes[key] = nodes
-        if not nodes_sufficiently_equal(eligible_nodes(before), nodes) and not await self._update_load_balancer_hosts(
+        if not nodes_sufficiently_equal(eligible_nodes(old), nodes) and not await self._update_load_balancer_hosts(
             service, nodes
         ):
             self._metrics.update_failed()
             self.queue.add(key)
 
     async def _update_load_balancer_hosts(self, service: Service, nodes: Sequence[Node]) -> bool:
-        began = self.env.perf_counter()
+        started_at = self.env.perf_counter()
         try:
             await self._balancers.update(self._cluster, service, nodes)
         except ImplementedElsewhere:
@@ -290,7 +290,7 @@ class ServiceLBController(ManagedController):
         except Exception as error:  # noqa: BLE001  # whatever a cloud's library raises: the Service is synced again
             return await self._load_balancer_is_absent(service) or self._record_failure(service, nodes, error)
         finally:
-            self._metrics.updated(self.env.perf_counter() - began)
+            self._metrics.updated(self.env.perf_counter() - started_at)
         if nodes:
             self._record_event(service, NORMAL, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:

@@ -36,10 +36,10 @@ class Pools:
         return [device for pool in changed_pools for device in self._refresh(pool)]
 
     def _refresh(self, pool: PoolId) -> list[DeviceId]:
-        before = self._tainted.pop(pool, {})
+        old = self._tainted.pop(pool, {})
         if not self._slices.get(pool):
             self._slices.pop(pool, None)
-        after: dict[str, tuple[Tainted, ...]] = {}
+        new: dict[str, tuple[Tainted, ...]] = {}
         for resource_slice in self._current(pool):
             for device in resource_slice.spec.devices:
                 tainted = tuple(
@@ -48,10 +48,10 @@ class Pools:
                     if taint.effect == NO_EXECUTE
                 )
                 if tainted:
-                    after.setdefault(device.name, tainted)
-        if after:
-            self._tainted[pool] = after
-        changed = [name for name in sorted({**before, **after}) if _taints_of(before, name) != _taints_of(after, name)]
+                    new.setdefault(device.name, tainted)
+        if new:
+            self._tainted[pool] = new
+        changed = [name for name in sorted({**old, **new}) if _taints_of(old, name) != _taints_of(new, name)]
         return [(*pool, name) for name in changed]
 
     def taints_of(self, device: AllocatedDevice) -> tuple[Tainted, ...]:

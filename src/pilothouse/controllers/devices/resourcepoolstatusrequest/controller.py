@@ -73,7 +73,7 @@ class PoolStatusController(ManagedController):
         if request is None or request.status is not None:
             return None
         assert raw is not None, "what is written back whole is cached with its JSON"
-        began = self.env.perf_counter()
+        started_at = self.env.perf_counter()
         driver, limit = request.spec.driver, request.spec.limit
         pools = pools_of(
             driver,
@@ -88,18 +88,18 @@ class PoolStatusController(ManagedController):
             await self._write(request, raw, new_status(pools, limit, self.env.now()))
         except (ApiError, OSError) as error:
             self._errors.labels(driver).inc()
-            self._record_write(driver, began)
+            self._record_write(driver, started_at)
             if isinstance(error, Conflict | NotFound):
                 raise RetryLater(str(error)) from error  # the cache will get its current state, or its deletion
             raise
-        self._record_write(driver, began)
+        self._record_write(driver, started_at)
         self.log.info("Successfully processed ResourcePoolStatusRequest", v=2, request=key, poolCount=len(pools))
         return None
 
-    def _record_write(self, driver: str, began: float) -> None:
+    def _record_write(self, driver: str, started_at: float) -> None:
         """Count a write, whatever its result."""
         self._processed.labels(driver).inc()
-        self._duration.labels(driver).observe(self.env.perf_counter() - began)
+        self._duration.labels(driver).observe(self.env.perf_counter() - started_at)
 
     async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
         """PUT the status instead of a patch, so that a status that was written meanwhile is a conflict."""

@@ -63,8 +63,8 @@ def without_reference(raw: bytes | msgspec.Raw, secret: str) -> bytes | None:
     listed = take_field(raw, "secrets")
     if listed is None:
         return None
-    before = _references.decode(listed)
-    after = [reference for reference in before if _reference.decode(reference).name != secret]
-    if len(after) == len(before):
+    old = _references.decode(listed)
+    new = [reference for reference in old if _reference.decode(reference).name != secret]
+    if len(new) == len(old):
         return None
-    return replace_fields(raw, {"secrets": _json(after) if after else None})
+    return replace_fields(raw, {"secrets": _json(new) if new else None})

@@ -44,9 +44,9 @@ class Metrics:
 
     def is_distributed(self, key: str, distribution: str) -> None:
         """The Service's traffic distribution; empty if there is none."""
-        before = self._distributions.pop(key, "")
-        if before:
-            self._distributed.labels(before).inc(-1)
+        old = self._distributions.pop(key, "")
+        if old:
+            self._distributed.labels(old).inc(-1)
         if distribution in DISTRIBUTIONS:
             self._distributions[key] = distribution
             self._distributed.labels(distribution).inc()

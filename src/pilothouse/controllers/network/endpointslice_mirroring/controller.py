@@ -74,11 +74,11 @@ class EndpointSliceMirroringController(ManagedController):
             self.queue.add(object_key(obj.metadata))
 
     async def reconcile(self, key: str) -> Requeue | None:
-        began = self.env.perf_counter()
+        started_at = self.env.perf_counter()
         try:
             await self._sync_endpoints(key)
         finally:
-            self._metrics.duration.observe(self.env.perf_counter() - began)
+            self._metrics.duration.observe(self.env.perf_counter() - started_at)
         return None
 
     async def _sync_endpoints(self, key: str) -> None:

@@ -35,22 +35,22 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     probed: float
 
 
-def observe_heartbeat(before: Health | None, node: Node, lease: Lease | None, now: ClockReading) -> Health:
+def observe_heartbeat(old: Health | None, node: Node, lease: Lease | None, now: ClockReading) -> Health:
     """The state after a pass. A changed heartbeat or a renewed Lease is a sign of life."""
     ready = node_ready_condition(node)
-    known_lease = before.lease if before is not None else None
+    known_lease = old.lease if old is not None else None
     if ready is None:
-        after = Health(ready=None, lease=None, probed=_created(node, now)) if before is None else before
-        after = msgspec.structs.replace(after, ready=None)
-    elif before is None or before.ready is None or before.ready.last_heartbeat_time != ready.last_heartbeat_time:
+        new = Health(ready=None, lease=None, probed=_created(node, now)) if old is None else old
+        new = msgspec.structs.replace(new, ready=None)
+    elif old is None or old.ready is None or old.ready.last_heartbeat_time != ready.last_heartbeat_time:
         # The Lease is dropped with it, as upstream: unchanged, it counts as new in the next pass once more.
-        after = Health(ready=ready, lease=None, probed=now.loop)
+        new = Health(ready=ready, lease=None, probed=now.loop)
     else:
         # The same heartbeat with another status is no sign of life, but the readiness of new pods follows it.
-        after = before if before.ready == ready else msgspec.structs.replace(before, ready=ready)
+        new = old if old.ready == ready else msgspec.structs.replace(old, ready=ready)
     if lease is not None and (known_lease is None or _is_newer(lease, known_lease)):
-        after = msgspec.structs.replace(after, lease=lease, probed=now.loop)
-    return after
+        new = msgspec.structs.replace(new, lease=lease, probed=now.loop)
+    return new
 
 
 def is_unresponsive(health: Health, now: ClockReading, *, monitor_grace: float, startup_grace: float) -> bool:
@@ -97,8 +97,8 @@ def _created(node: Node, now: ClockReading) -> float:
 
 def _is_newer(lease: Lease, probed: Lease) -> bool:
     """Whether it was renewed since. By its revision, where possible: the node's clock may have been set back."""
-    renewed, before = lease.spec.renew_time, probed.spec.renew_time
+    renewed, old = lease.spec.renew_time, probed.spec.renew_time
     order = compare(lease.metadata.resource_version, probed.metadata.resource_version)
     if order is not None:
-        return order > 0 and renewed is not None and renewed != before
-    return renewed is not None and (before is None or before < renewed)
+        return order > 0 and renewed is not None and renewed != old
+    return renewed is not None and (old is None or old < renewed)

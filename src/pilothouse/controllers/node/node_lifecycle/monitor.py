@@ -111,7 +111,7 @@ class NodeMonitor:
             return True
         if self._ready_if_unchanged is None:
             return False
-        began = self._env.perf_counter()
+        started_at = self._env.perf_counter()
         nodes = self._nodes.list()
         if len(self._known) != len(nodes):
             return False
@@ -119,21 +119,21 @@ class NodeMonitor:
         if changed or ready != self._ready_if_unchanged:
             return False
         # All other inputs of a pass are as in the last one, which had nothing to do.
-        self._count_unchanged(len(nodes), began)
-        self._metrics.pass_duration.observe(self._env.perf_counter() - began)
+        self._count_unchanged(len(nodes), started_at)
+        self._metrics.pass_duration.observe(self._env.perf_counter() - started_at)
         return True
 
-    def _count_unchanged(self, calm: int, began: float) -> None:
+    def _count_unchanged(self, calm: int, started_at: float) -> None:
         if calm:
-            self._metrics.node_duration.observe((self._env.perf_counter() - began) / calm, calm)
+            self._metrics.node_duration.observe((self._env.perf_counter() - started_at) / calm, calm)
 
     async def monitor_node_health(self) -> None:
         if self.is_at_rest():
             return
-        began = self._env.perf_counter()
+        started_at = self._env.perf_counter()
         nodes = self._nodes.list()
         changed, ready = self._calm.partition(nodes, self._now())
-        self._count_unchanged(len(nodes) - len(changed), began)
+        self._count_unchanged(len(nodes) - len(changed), started_at)
         await self._classify_nodes(nodes, changed)
         self._conditions = {}
         checked = 0
@@ -149,7 +149,7 @@ class NodeMonitor:
 
         await each(changed, monitor, concurrency=CONCURRENCY)
         await self._handle_disruption(nodes, ready)
-        self._metrics.pass_duration.observe(self._env.perf_counter() - began)
+        self._metrics.pass_duration.observe(self._env.perf_counter() - started_at)
 
     # Added and deleted nodes
 
@@ -192,12 +192,12 @@ class NodeMonitor:
         now, lease = self._now(), self._lease(name)
         self._calm.drop(name)
         health = self._health[name] = observe_heartbeat(self._health.get(name), node, lease, now)
-        before = node_ready_condition(node)
+        old = node_ready_condition(node)
         if self._is_unresponsive(health, now) and conditions_of_unresponsive_node(node, now) is not None:
             updated = await self._try_update_node_health(node)
             if updated is None:
                 return
-            node, before = updated
+            node, old = updated
         ready = node_ready_condition(node)
         zone = zone_of(node) if is_not_excluded(node) else None
         if zone is not None:
@@ -207,7 +207,7 @@ class NodeMonitor:
             if first and ready.status == "Unknown":
                 # An earlier manager may have set Unknown without updating the pods. Upstream does not correct them.
                 self._unmarked[name] = None
-            await self._mark_pods_not_ready(node, before, ready)
+            await self._mark_pods_not_ready(node, old, ready)
             if ready.status == "True" and not has_taint(node, UNREACHABLE) and not has_taint(node, NOT_READY):
                 self._calm.add(node, lease, zone)
 
@@ -225,26 +225,26 @@ class NodeMonitor:
                     return None
                 now = self._now()
                 health = self._health[name] = observe_heartbeat(self._health.get(name), live, self._lease(name), now)
-                before = node_ready_condition(live)
-                after = conditions_of_unresponsive_node(live, now) if self._is_unresponsive(health, now) else None
-                if after is None:
-                    return live, before
+                old = node_ready_condition(live)
+                new = conditions_of_unresponsive_node(live, now) if self._is_unresponsive(health, now) else None
+                if new is None:
+                    return live, old
                 options = self._options
                 grace = options.startup_grace_period if health.ready is None else options.monitor_grace_period
                 record_decision(
                     f"no heartbeat of node {name} for {now.loop - health.probed:.0f} s, grace period {grace:g} s: its "
                     "conditions become Unknown"
                 )
-                await self._node_writes.update_conditions(raw, live.status.conditions, after)
+                await self._node_writes.update_conditions(raw, live.status.conditions, new)
             except NotFound:
                 return None
             except (ApiError, OSError) as error:
                 self._log.error("Error updating node", error=error, node=name)
                 self._unmarked[name] = None  # it may have been written all the same
                 continue
-            live = msgspec.structs.replace(live, status=msgspec.structs.replace(live.status, conditions=after))
+            live = msgspec.structs.replace(live, status=msgspec.structs.replace(live.status, conditions=new))
             self._health[name] = msgspec.structs.replace(health, ready=node_ready_condition(live))
-            return live, before
+            return live, old
         self._log.error("Update health of Node from Controller error, Skipping - no pods will be evicted", node=name)
         return None
 
@@ -268,9 +268,9 @@ class NodeMonitor:
             self._log.info("Node is not ready or not heard of. Adding it to the Taint queue", v=2, node=name)
             self._taint(zone)
 
-    async def _mark_pods_not_ready(self, node: Node, before: NodeCondition | None, ready: NodeCondition) -> None:
+    async def _mark_pods_not_ready(self, node: Node, old: NodeCondition | None, ready: NodeCondition) -> None:
         name = node.metadata.name
-        became_not_ready = before is not None and before.status == "True" and ready.status != "True"
+        became_not_ready = old is not None and old.status == "True" and ready.status != "True"
         if became_not_ready:
             self._record_node_event(name, node.metadata.uid, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         if became_not_ready or (name in self._unmarked and ready.status != "True"):

@@ -80,12 +80,12 @@ class NodeWrites:
         return await self._client.get(NODES.raw, name)
 
     async def update_conditions(
-        self, raw: msgspec.Raw, before: Sequence[NodeCondition], after: Sequence[NodeCondition]
+        self, raw: msgspec.Raw, previous: Sequence[NodeCondition], after: Sequence[NodeCondition]
     ) -> None:
-        """Write the conditions; unchanged ones keep their JSON. ``raw`` is the node with ``before``."""
+        """Write the conditions; unchanged ones keep their JSON. ``raw`` is the node with ``previous``."""
         old = _raw_list.decode(take_field(raw, "status.conditions") or b"[]")
         written = [
-            old[index] if index < len(before) and condition == before[index] else _encoded(condition)
+            old[index] if index < len(previous) and condition == previous[index] else _encoded(condition)
             for index, condition in enumerate(after)
         ]
         body = replace_fields(raw, {"status.conditions": msgspec.json.encode(written), "metadata.managedFields": None})

@@ -74,19 +74,19 @@ def compute_zone_state(
     return ZoneReport(size, down, state)
 
 
-def plan(before: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options: NodeLifecycleOptions) -> Plan:
-    removed_zones = tuple(sorted(zone for zone in before if zone not in now))
-    states = {zone: before.get(zone, ZoneState.INITIAL) for zone in sorted(now)}
+def plan(old: Mapping[str, ZoneState], now: Mapping[str, ZoneReport], options: NodeLifecycleOptions) -> Plan:
+    removed_zones = tuple(sorted(zone for zone in old if zone not in now))
+    states = {zone: old.get(zone, ZoneState.INITIAL) for zone in sorted(now)}
     all_are_full = all(zone.state is ZoneState.FULL for zone in now.values())
     all_were_full = all(state is ZoneState.FULL for state in states.values())
     if all_are_full and all_were_full:
         return Plan(states=states, rates={}, removed_zones=removed_zones)
-    after = {zone: now[zone].state for zone in states}
+    new = {zone: now[zone].state for zone in states}
     if all_are_full:
-        return Plan(states=after, rates=dict.fromkeys(states, 0.0), removed_zones=removed_zones, untaint_all=True)
-    changed = [zone for zone in states if all_were_full or states[zone] is not after[zone]]
+        return Plan(states=new, rates=dict.fromkeys(states, 0.0), removed_zones=removed_zones, untaint_all=True)
+    changed = [zone for zone in states if all_were_full or states[zone] is not new[zone]]
     rates = {zone: eviction_limiter_qps(now[zone], options) for zone in changed}
-    return Plan(states=after, rates=rates, removed_zones=removed_zones, reset_heartbeats=all_were_full)
+    return Plan(states=new, rates=rates, removed_zones=removed_zones, reset_heartbeats=all_were_full)
 
 
 def eviction_limiter_qps(zone: ZoneReport, options: NodeLifecycleOptions) -> float:

@@ -46,15 +46,15 @@ def decide_eviction(
     return Stay() if shortest == float("inf") else EvictAfter(shortest)
 
 
-def taints_readded(before: Sequence[Taint], now: Sequence[Taint]) -> bool:
-    """Whether taints were removed and added again since ``before``, and none was present all the time.
+def taints_readded(old: Sequence[Taint], now: Sequence[Taint]) -> bool:
+    """Whether taints were removed and added again since ``old``, and none was present all the time.
 
     Merged events do not show the moment without a taint, but ``timeAdded`` differs. Times are only compared with each
     other, never with a clock. Taints without a time count as unchanged.
     """
-    if any(taint in before for taint in now):
+    if any(taint in old for taint in now):
         return False
-    times = {(taint.key, taint.effect): taint.time_added for taint in before}
+    times = {(taint.key, taint.effect): taint.time_added for taint in old}
     for taint in now:
         earlier = times.get((taint.key, taint.effect))
         if earlier is not None and taint.time_added is not None and earlier != taint.time_added:

@@ -311,13 +311,13 @@ class DisruptionController(ManagedController):
 
 def _may_change_status(old: Pod, new: Pod) -> bool:
     """Whether this change of a pod may change the status of a budget."""
-    before, after = old.metadata, new.metadata
+    previous, after = old.metadata, new.metadata
     return (
-        before.uid != after.uid
-        or before.labels != after.labels
-        or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
+        previous.uid != after.uid
+        or previous.labels != after.labels
+        or (previous.deletion_timestamp is None) != (after.deletion_timestamp is None)
         or is_ready(old) != is_ready(new)
-        or before.owner_references != after.owner_references
+        or previous.owner_references != after.owner_references
     )
 
 

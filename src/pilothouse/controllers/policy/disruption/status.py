@@ -36,7 +36,7 @@ def new_status(
     generation = budget.metadata.generation
     old = budget.status
     status, reason = ("True", SUFFICIENT) if allowed > 0 else ("False", INSUFFICIENT)
-    before = find_condition(old.conditions, DISRUPTION_ALLOWED)
+    previous = find_condition(old.conditions, DISRUPTION_ALLOWED)
     new = replace(
         old,
         observed_generation=generation,
@@ -47,7 +47,7 @@ def new_status(
         disrupted_pods=dict(awaited),
     )
     # Neither the condition's message nor its generation counts, as upstream.
-    if new == old and before is not None and (before.status, before.reason) == (status, reason):
+    if new == old and previous is not None and (previous.status, previous.reason) == (status, reason):
         return None
     condition = Condition(
         type=DISRUPTION_ALLOWED,

@@ -28,10 +28,10 @@ def has_pod_quota_changed(old: Pod, new: Pod, now: datetime.datetime) -> bool:
     """Its allocated resources or its scope have changed, or it has finished."""
     if _have_allocated_resources_changed(old, new):
         return True
-    before, after = as_json(old), as_json(new)
-    if in_terminating_scope(before) != in_terminating_scope(after):
+    previous, after = as_json(old), as_json(new)
+    if in_terminating_scope(previous) != in_terminating_scope(after):
         return True
-    return not has_ended(before, now) and has_ended(after, now)
+    return not has_ended(previous, now) and has_ended(after, now)
 
 
 def _have_allocated_resources_changed(old: Pod, new: Pod) -> bool:
@@ -57,8 +57,8 @@ def _is_quota_tracked_type(service: Service) -> str:
 
 def has_claim_quota_changed(old: PersistentVolumeClaim, new: PersistentVolumeClaim, _now: datetime.datetime) -> bool:
     """Its allocated storage or its VolumeAttributesClass has changed."""
-    before, after = (amounts(claim.status.allocated_resources).get("storage") for claim in (old, new))
-    return before != after or attribute_classes(as_json(old)) != attribute_classes(as_json(new))
+    previous, after = (amounts(claim.status.allocated_resources).get("storage") for claim in (old, new))
+    return previous != after or attribute_classes(as_json(old)) != attribute_classes(as_json(new))
 
 
 def never(_old: object, _new: object, _now: datetime.datetime) -> bool:

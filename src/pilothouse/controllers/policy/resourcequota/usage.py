@@ -68,10 +68,10 @@ def zero(names: Sequence[str]) -> Amounts:
 
 def describe(quota: ResourceQuota, status: NewStatus) -> str:
     """Why the status is written, in a sentence: the usage that has changed, against its limits."""
-    before = quota.status.used
+    old = quota.status.used
     changed = [
-        f"{name} {before.get(name, 'none')} -> {used} of {status.hard.get(name, 'no limit')}"
+        f"{name} {old.get(name, 'none')} -> {used} of {status.hard.get(name, 'no limit')}"
         for name, used in status.used.items()
-        if before.get(name) != used
+        if old.get(name) != used
     ]
     return f"usage was counted: {', '.join(changed) or 'as before, the limits have changed'}"

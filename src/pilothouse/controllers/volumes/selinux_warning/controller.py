@@ -70,8 +70,8 @@ class SELinuxWarningController(ManagedController):
     # Event handlers
 
     def _update_pod(self, old: MountingPod, new: MountingPod) -> None:
-        before, after = old.metadata.uid, new.metadata.uid
-        if before != after or _has_ended(old) != _has_ended(new) or old.spec != new.spec:
+        previous, after = old.metadata.uid, new.metadata.uid
+        if previous != after or _has_ended(old) != _has_ended(new) or old.spec != new.spec:
             self.queue.add(object_key(new.metadata))
 
     def _add_pvc(self, claim: PersistentVolumeClaim) -> None:

@@ -72,11 +72,11 @@ class VolumeCache:
                 self._remove_from_volume(pod, removed, cached_uses.pop(removed))
         conflicts: list[Conflict] = []
         for identity, use in uses.items():
-            before = cached_uses.get(identity.name)
-            if before == use:
+            old = cached_uses.get(identity.name)
+            if old == use:
                 continue
-            if before is not None:
-                self._remove_from_volume(pod, identity.name, before)
+            if old is not None:
+                self._remove_from_volume(pod, identity.name, old)
             cached_uses[identity.name] = use
             conflicts += self._add_to_volume(pod, identity, use)
         if cached_uses:

@@ -100,8 +100,8 @@ class CronJobController(ManagedController):
     def _update_cron_job(self, old: CronJob, new: CronJob) -> None:
         """After a change of its schedule a CronJob is enqueued at the next scheduled time; earlier enqueuing stays."""
         key = object_key(new.metadata)
-        before, after = old.spec, new.spec
-        same_schedule = (before.schedule, before.time_zone) == (after.schedule, after.time_zone)
+        previous, after = old.spec, new.spec
+        same_schedule = (previous.schedule, previous.time_zone) == (after.schedule, after.time_zone)
         if same_schedule or old.metadata.uid != new.metadata.uid:
             self.queue.add(key)
             return

@@ -53,8 +53,8 @@ class Blueprints(shared.Blueprints[DaemonSet, Blueprint]):
     """The blueprints of all DaemonSets."""
 
     def __init__(self, log: Log, *, comparison_operators: bool = False) -> None:
-        def draw(owner: DaemonSet, selector: Selector | None, before: Blueprint | None) -> Blueprint:
-            placements = before.placements if before is not None else None
+        def draw(owner: DaemonSet, selector: Selector | None, old: Blueprint | None) -> Blueprint:
+            placements = old.placements if old is not None else None
             return Blueprint(owner, selector, placements, comparison_operators=comparison_operators)
 
         super().__init__("DaemonSet", lambda owner: owner.spec.selector, draw, log)

@@ -97,13 +97,13 @@ class NodeToDaemonPods:
             self._evaluate(self._node_pods(name, placements, nodes), rules, now)
 
     def _place(self, key: str, selector: Selector) -> None:
-        before = self._at.pop(key, None)
-        if before is not None:
-            pods = self._on[before]
+        old = self._at.pop(key, None)
+        if old is not None:
+            pods = self._on[old]
             pods.pop(key, None)
             if not pods:
-                del self._on[before]
-            self._touched[before] = None
+                del self._on[old]
+            self._touched[old] = None
         self._strays.pop(key, None)
         pod = self._pods.get(key)
         if pod is None:

@@ -64,15 +64,15 @@ class DaemonEvents(PodEvents[DaemonSet]):
             self._enqueue_owner(revision.metadata.namespace, reference)
 
     def update_history(self, old: ControllerRevision, new: ControllerRevision) -> None:
-        before, after = old.metadata, new.metadata
-        if before.resource_version == after.resource_version:
+        previous, after = old.metadata, new.metadata
+        if previous.resource_version == after.resource_version:
             return
-        reference, old_reference = controller_of(after), controller_of(before)
+        reference, old_reference = controller_of(after), controller_of(previous)
         if old_reference is not None and old_reference != reference:
-            self._enqueue_owner(before.namespace, old_reference)
+            self._enqueue_owner(previous.namespace, old_reference)
         if reference is not None:
             self._enqueue_owner(after.namespace, reference)
-        elif before.labels != after.labels or old_reference is not None:
+        elif previous.labels != after.labels or old_reference is not None:
             self._enqueue_selecting(new)
 
     def delete_history(self, revision: ControllerRevision, _final_state_unknown: bool) -> None:

@@ -46,9 +46,9 @@ def count_node(node_pods: NodePods, rules: Rules, now: datetime.datetime) -> Sta
 def next_status(owner: DaemonSet, counts: StatusCounts, *, observed: bool) -> DaemonSetStatus | None:
     """The status to write, or None if nothing changed. ``observed``: this generation was processed, so it becomes
     ``observedGeneration`` (v1.36 ``storeDaemonSetStatus``)."""
-    before = owner.status
+    old = owner.status
     generation = owner.metadata.generation
-    after = DaemonSetStatus(
+    new = DaemonSetStatus(
         current_number_scheduled=counts.current,
         number_misscheduled=counts.misscheduled,
         desired_number_scheduled=counts.desired,
@@ -56,21 +56,21 @@ def next_status(owner: DaemonSet, counts: StatusCounts, *, observed: bool) -> Da
         updated_number_scheduled=counts.updated,
         number_available=counts.available,
         number_unavailable=counts.desired - counts.available,
-        observed_generation=generation if observed else before.observed_generation,
-        collision_count=before.collision_count,
+        observed_generation=generation if observed else old.observed_generation,
+        collision_count=old.collision_count,
     )
-    same_numbers = msgspec.structs.replace(after, observed_generation=before.observed_generation) == before
-    return None if same_numbers and before.observed_generation >= generation else after
+    same_numbers = msgspec.structs.replace(new, observed_generation=old.observed_generation) == old
+    return None if same_numbers and old.observed_generation >= generation else new
 
 
 _REQUIRED = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 _OPTIONAL = ("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable")
 
 
-def encode(status: DaemonSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
+def encode(status: DaemonSetStatus, old: msgspec.Raw | bytes | None) -> bytes:
     """The status as JSON. Other fields of the previous status are kept: conditions and unknown fields. Four counts are
     required and written even if they are 0."""
-    fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
+    fields: dict[str, Any] = {} if old is None else msgspec.json.decode(old, type=dict[str, msgspec.Raw])
     new = msgspec.to_builtins(status)
     for name in _REQUIRED:
         fields[name] = new.get(name, 0)

@@ -86,10 +86,10 @@ def new_replica_set_annotations(
         if name not in ANNOTATIONS_TO_SKIP:
             annotations[name] = value
     text = rs_annotations.get(REVISION)
-    before = 0 if not text else parse_int(text)
-    if before is None:
+    old = 0 if not text else parse_int(text)
+    if old is None:
         return None  # edited manually: as upstream, nothing is changed
-    if before < revision:
+    if old < revision:
         annotations[REVISION] = str(revision)
         if text is not None:
             history = append_revision_history(rs_annotations.get(REVISION_HISTORY, ""), text)

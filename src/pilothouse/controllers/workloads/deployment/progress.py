@@ -55,8 +55,8 @@ def check_paused_conditions(deployment: Deployment, now: datetime.datetime) -> D
     """The condition for a pause that has started or ended; none if the deadline was exceeded."""
     if not has_deadline(deployment):
         return None
-    before = find_condition(deployment.status.conditions, PROGRESSING)
-    reason = "" if before is None else before.reason
+    old = find_condition(deployment.status.conditions, PROGRESSING)
+    reason = "" if old is None else old.reason
     if reason == TIMED_OUT:
         return None
     if deployment.spec.paused and reason != PAUSED:
@@ -75,13 +75,13 @@ def deployment_complete(deployment: Deployment, status: DeploymentStatus) -> boo
     )
 
 
-def deployment_progressing(before: DeploymentStatus, now: DeploymentStatus) -> bool:
+def deployment_progressing(old: DeploymentStatus, now: DeploymentStatus) -> bool:
     """Whether something has moved since the last report: more new pods, fewer old ones, more ready or available."""
     return (
-        now.updated_replicas > before.updated_replicas
-        or now.replicas - now.updated_replicas < before.replicas - before.updated_replicas
-        or now.ready_replicas > before.ready_replicas
-        or now.available_replicas > before.available_replicas
+        now.updated_replicas > old.updated_replicas
+        or now.replicas - now.updated_replicas < old.replicas - old.updated_replicas
+        or now.ready_replicas > old.ready_replicas
+        or now.available_replicas > old.available_replicas
     )
 
 
@@ -122,8 +122,8 @@ def sync_rollout_status(
     conditions = status.conditions
     if not has_deadline(deployment):
         return without_condition(conditions, PROGRESSING)
-    before = find_condition(deployment.status.conditions, PROGRESSING)
-    if status.replicas == status.updated_replicas and before is not None and before.reason == NEW_SET_AVAILABLE:
+    old = find_condition(deployment.status.conditions, PROGRESSING)
+    if status.replicas == status.updated_replicas and old is not None and old.reason == NEW_SET_AVAILABLE:
         return conditions  # nothing is rolled out
     owner = f'Deployment "{deployment.metadata.name}"' if new is None else f'ReplicaSet "{new.metadata.name}"'
     if deployment_complete(deployment, status):
@@ -131,8 +131,8 @@ def sync_rollout_status(
         return with_condition(conditions, condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now))
     if deployment_progressing(deployment.status, status):
         fresh = condition(PROGRESSING, "True", "ReplicaSetUpdated", f"{owner} is progressing.", now)
-        if before is not None and before.status == "True":
-            fresh = replace(fresh, last_transition_time=before.last_transition_time)
+        if old is not None and old.status == "True":
+            fresh = replace(fresh, last_transition_time=old.last_transition_time)
         # Also if nothing else changed: the deadline counts from its update time.
         return (*without_condition(conditions, PROGRESSING), fresh)
     if deployment_timed_out(deployment, conditions, now):

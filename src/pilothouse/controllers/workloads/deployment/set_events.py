@@ -65,12 +65,12 @@ class SetEvents(msgspec.Struct, frozen=True, kw_only=True):
         """Enqueues the owner, a former owner, or the Deployments that may adopt it."""
         if old.metadata.resource_version == new.metadata.resource_version:
             return
-        before, after = controller_of(old.metadata), controller_of(new.metadata)
-        if before is not None and before != after:
-            self._enqueue(old.metadata, before)
+        previous, after = controller_of(old.metadata), controller_of(new.metadata)
+        if previous is not None and previous != after:
+            self._enqueue(old.metadata, previous)
         if after is not None:
             self._enqueue(new.metadata, after)
-        elif before != after or old.metadata.labels != new.metadata.labels:
+        elif previous != after or old.metadata.labels != new.metadata.labels:
             self._enqueue_matching(new.metadata)
 
     def delete_replica_set(self, replica_set: ReplicaSet, _final_state_unknown: bool) -> None:

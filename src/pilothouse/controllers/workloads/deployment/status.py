@@ -54,13 +54,13 @@ def calculate_status(
 
 def describe(deployment: Deployment, status: DeploymentStatus) -> str:
     """Why this status is written instead of the present one, in a sentence."""
-    before = {existing.type: existing for existing in deployment.status.conditions}
+    previous = {existing.type: existing for existing in deployment.status.conditions}
     text = (
         f"status: {desired_replicas(deployment)} replicas desired; {status.replicas} exist, {status.updated_replicas} "
         f"updated, {status.available_replicas} available"
     )
     for new in status.conditions:
-        old = before.get(new.type)
+        old = previous.get(new.type)
         if old is None or (old.status, old.reason) != (new.status, new.reason):
             text += f"; {new.type} is {new.status}, {new.reason}: {new.message}"
             if new.reason == TIMED_OUT:

@@ -217,21 +217,19 @@ class SyncContext:
         changed = False
         for step in steps:
             rs = self._sets[step.name]
-            before = size_of(rs)
+            old = size_of(rs)
             annotations = rs.metadata.annotations | annotations_
-            if before == step.size and not (step.annotate and annotations != rs.metadata.annotations):
+            if old == step.size and not (step.annotate and annotations != rs.metadata.annotations):
                 continue
-            direction = "up" if before < step.size else "down"
-            scaling = (
-                "noted as sized for this" if before == step.size else f"scaled {direction} from {before} to {step.size}"
-            )
+            direction = "up" if old < step.size else "down"
+            scaling = "noted as sized for this" if old == step.size else f"scaled {direction} from {old} to {step.size}"
             revision = _revision(rs.metadata.annotations)
             record_decision(f"ReplicaSet {step.name} (revision {revision}) is {scaling}: {step.reason}")
             changes = {"spec.replicas": _encode(step.size), "metadata.annotations": _encode(annotations)}
             await self._put_set(step.name, changes)
-            if before != step.size:
+            if old != step.size:
                 changed = True
-                message = f"Scaled {direction} replica set {step.name} from {before} to {step.size}"
+                message = f"Scaled {direction} replica set {step.name} from {old} to {step.size}"
                 self.record_event("Normal", "ScalingReplicaSet", message)
         return changed
 

@@ -15,9 +15,9 @@ NONE, SPEC, INTERNAL = "none", "spec", "internal"
 UP, DOWN = "scale_up", "scale_down"
 
 
-def action_of(before: int, after: int) -> str:
+def action_of(old: int, new: int) -> str:
     """The label ``action``."""
-    return NONE if before == after else UP if after > before else DOWN
+    return NONE if old == new else UP if new > old else DOWN
 
 
 class Metrics:

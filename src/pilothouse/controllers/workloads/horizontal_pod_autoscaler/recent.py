@@ -46,14 +46,14 @@ class RecentScaling(msgspec.Struct, kw_only=True):
         _store(self.recommendations, Recommendation(replicas, now), outdated)
 
     def store_scale_event(
-        self, behavior: HorizontalPodAutoscalerBehavior | None, before: int, after: int, now: float
+        self, behavior: HorizontalPodAutoscalerBehavior | None, old: int, new: int, now: float
     ) -> None:
         """Record a change of the size; without ``behavior`` it is not needed."""
         if behavior is None:
             return
-        up = after > before
+        up = new > old
         rules = behavior.scale_up if up else behavior.scale_down
-        _store(self.ups if up else self.downs, Change(abs(after - before), now), now - longest_policy_period(rules))
+        _store(self.ups if up else self.downs, Change(abs(new - old), now), now - longest_policy_period(rules))
 
     def replicas_before(self, current: int, seconds: int, now: float) -> int:
         """The size ``seconds`` ago, if only this controller has changed it (``getReplicasChangePerPeriod``)."""

@@ -58,13 +58,13 @@ def _latest(pods: Iterable[Pod]) -> datetime.datetime | None:
     return max((at for at in map(get_finished_time, pods) if at is not None), default=None)
 
 
-def new_backoff_record(before: BackoffRecord, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> BackoffRecord:
+def new_backoff_record(old: BackoffRecord, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> BackoffRecord:
     """The failure count after these pods have finished."""
     succeeded_pod, failed_pod = list(succeeded), list(failed)
     if not succeeded_pod and not failed_pod:
-        return before
+        return old
     if not succeeded_pod:
-        return BackoffRecord(before.count + len(failed_pod), _latest(failed_pod))
+        return BackoffRecord(old.count + len(failed_pod), _latest(failed_pod))
     latest_good = _latest(succeeded_pod)
     later = [
         pod

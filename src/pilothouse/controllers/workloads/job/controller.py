@@ -191,9 +191,9 @@ class JobController(ManagedController):
         def ended_with_it(pod: Pod) -> bool:
             return pod.status.phase in ("Succeeded", "Failed") and TRACKING in pod.metadata.finalizers
 
-        before, after = ended_with_it(old), ended_with_it(new)
-        if before != after:
-            self._metrics.finalizers.labels("delete" if before else "add").inc()
+        previous, after = ended_with_it(old), ended_with_it(new)
+        if previous != after:
+            self._metrics.finalizers.labels("delete" if previous else "add").inc()
 
     def _forget(self, key: str) -> None:
         self._removals.forget(key)
@@ -221,7 +221,7 @@ class JobController(ManagedController):
         if blueprint.selector is None:
             return None
         sync = _SyncJobContext(job, snapshot.raw)
-        began = self.env.perf_counter()
+        started_at = self.env.perf_counter()
         result = "error"
         try:
             await self._sync_job(
@@ -230,7 +230,7 @@ class JobController(ManagedController):
             result = "success"
         finally:
             labels = (mode, result, sync.action)
-            self._metrics.sync_seconds.labels(*labels).observe(self.env.perf_counter() - began)
+            self._metrics.sync_seconds.labels(*labels).observe(self.env.perf_counter() - started_at)
             self._metrics.syncs.labels(*labels).inc()
         expires = self._expectations.expires_in(key)
         if expires is not None:
@@ -253,8 +253,8 @@ class JobController(ManagedController):
         observed = Observed(job=job, pods=pods, tracked=tracked, now=now)
         census = take_census(observed)
         known_uid, record = self._failures.get(key, ("", backoff.NONE))
-        before = record if known_uid == job.metadata.uid else backoff.NONE
-        failures = backoff.new_backoff_record(before, census.new_succeeded, census.new_failed)
+        old = record if known_uid == job.metadata.uid else backoff.NONE
+        failures = backoff.new_backoff_record(old, census.new_succeeded, census.new_failed)
         observed = replace(observed, failures=failures)
         sync.active, sync.ready, sync.terminating = len(census.active), census.ready, census.terminating
         status = job.status
@@ -516,28 +516,28 @@ class JobController(ManagedController):
         result = "succeeded" if ending.success else "failed"
         self._metrics.finished.labels(mode, result, ending.reason).inc()
 
-    def _record_job_pod_finished(self, job: Job, before: JobStatus, after: JobStatus) -> None:
+    def _record_job_pod_finished(self, job: Job, old: JobStatus, new: JobStatus) -> None:
         """Count the difference of two written statuses (``recordJobPodFinished``). Only indexes below the current
         completions are compared, because a Job may be scaled down."""
         mode = job.spec.completion_mode or "NonIndexed"
-        succeeded = after.succeeded - before.succeeded
+        succeeded = new.succeeded - old.succeeded
         if is_indexed(job):
             label = "global" if job.spec.backoff_limit_per_index is None else "perIndex"
-            succeeded = self._more(job, before.completed_indexes, after.completed_indexes)
-            more_failed = self._more(job, before.failed_indexes or "", after.failed_indexes or "")
+            succeeded = self._more(job, old.completed_indexes, new.completed_indexes)
+            more_failed = self._more(job, old.failed_indexes or "", new.failed_indexes or "")
             for result, count in (("succeeded", succeeded), ("failed", more_failed)):
                 if count > 0:
                     self._metrics.finished_indexes.labels(result, label).inc(count)
-        for result, count in (("succeeded", succeeded), ("failed", after.failed - before.failed)):
+        for result, count in (("succeeded", succeeded), ("failed", new.failed - old.failed)):
             if count > 0:
                 self._metrics.pods_finished.labels(mode, result).inc(count)
 
     @staticmethod
-    def _more(job: Job, before: str, after: str) -> int:
-        if before == after:
+    def _more(job: Job, old: str, new: str) -> int:
+        if old == new:
             return 0
         completions = job.spec.completions or 0
-        return Indexes.parse(after, completions).total - Indexes.parse(before, completions).total
+        return Indexes.parse(new, completions).total - Indexes.parse(old, completions).total
 
     # Orphans
 

@@ -109,9 +109,9 @@ def take_census(observed: Observed) -> Census:
     failed_indexes: Indexes | None = None
     pods_with_delayed_deletion: dict[int, Pod] = {}
     if indexed and job.spec.backoff_limit_per_index is not None:
-        before = Indexes.parse(status.failed_indexes or "", completions)
+        old = Indexes.parse(status.failed_indexes or "", completions)
         # Upstream counts completed ones, too (``calculateFailedIndexes``), and its status is then always rejected.
-        failed_indexes = before.plus(
+        failed_indexes = old.plus(
             index for pod in failed_pods if (index := index_of_pod(pod)) not in completed and _is_index_failed(job, pod)
         )
         pods_with_delayed_deletion = _kept(observed, active, completed, failed_indexes)

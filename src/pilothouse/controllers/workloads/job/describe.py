@@ -49,13 +49,13 @@ def describe_ending(job: Job, census: Census, ending: Ending) -> str:
 
 def describe_status(job: Job, status: JobStatus) -> str:
     """Why the status is written."""
-    before = {(existing.type, existing.status) for existing in job.status.conditions}
+    old = {(existing.type, existing.status) for existing in job.status.conditions}
     text = f"status: {status.active} active, {status.succeeded} succeeded, {status.failed} failed"
     waiting = status.uncounted_terminated_pods
     if waiting is not None and (waiting.succeeded or waiting.failed):
         text += f", {len(waiting.succeeded) + len(waiting.failed)} ended pods are being counted"
     for condition in status.conditions:
-        if (condition.type, condition.status) not in before:
+        if (condition.type, condition.status) not in old:
             text += f"; {condition.type} is {condition.status}, {condition.reason}: {condition.message}"
             if condition.reason == "BackoffLimitExceeded":
                 text += f" (backoffLimit {_limit(job)})"

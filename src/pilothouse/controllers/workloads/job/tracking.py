@@ -54,8 +54,8 @@ def plan(observed: Observed, census: Census, status: JobStatus, ending: Ending |
     indexed = is_indexed(job)
     completions = job.spec.completions or 0
     status = count_pods_without_finalizer(status, observed.tracked)
-    before = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    uncounted_succeeded, uncounted_failed = dict.fromkeys(before.succeeded), dict.fromkeys(before.failed)
+    old = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    uncounted_succeeded, uncounted_failed = dict.fromkeys(old.succeeded), dict.fromkeys(old.failed)
     new_indexes: dict[int, None] = {}
     release: list[Pod] = []
     handled: list[str] = []

@@ -286,8 +286,8 @@ class ReplicaSetController(ManagedController):
             return False
         if now is None or now.metadata.uid != pod.metadata.uid or not is_active(now):
             return True
-        before = controller_of(pod.metadata)
-        return before is not None and controller_of(now.metadata) != before
+        old = controller_of(pod.metadata)
+        return old is not None and controller_of(now.metadata) != old
 
     async def _create_pods(self, key: str, owner: ReplicaSet, missing: int, active: int) -> Exception | None:
         desired = _desired_replicas(owner)

@@ -30,7 +30,7 @@ def next_status(
     replicas, and no other pods, are ready and updated: then its revision is the current one. Without
     ``report_available`` the server keeps no ``availableReplicas``, so they are not compared.
     """
-    after = StatefulSetStatus(
+    new = StatefulSetStatus(
         observed_generation=owner.metadata.generation,
         replicas=tally.replicas,
         ready_replicas=tally.ready,
@@ -42,24 +42,24 @@ def next_status(
         collision_count=collision_count,
     )
     if rules.strategy == ROLLING_UPDATE and tally.updated == tally.ready == tally.replicas == rules.desired:
-        after = replace(after, current_replicas=after.updated_replicas, current_revision=update)
-    before = owner.status
-    comparable = replace(after, observed_generation=before.observed_generation, collision_count=before.collision_count)
-    available = before.available_replicas or 0
+        new = replace(new, current_replicas=new.updated_replicas, current_revision=update)
+    old = owner.status
+    comparable = replace(new, observed_generation=old.observed_generation, collision_count=old.collision_count)
+    available = old.available_replicas or 0
     if not report_available:
         available = tally.available
-    same = comparable == replace(before, available_replicas=available)
-    return None if same and after.observed_generation <= before.observed_generation else after
+    same = comparable == replace(old, available_replicas=available)
+    return None if same and new.observed_generation <= old.observed_generation else new
 
 
 _REQUIRED = ("replicas", "availableReplicas")
 _NAMES = tuple(msgspec.structs.fields(StatefulSetStatus))
 
 
-def encode(status: StatefulSetStatus, before: msgspec.Raw | bytes | None) -> bytes:
+def encode(status: StatefulSetStatus, old: msgspec.Raw | bytes | None) -> bytes:
     """The status as JSON. Other fields of the previous status are kept: conditions and unknown fields. Two counts are
     written even if they are 0."""
-    fields: dict[str, Any] = {} if before is None else msgspec.json.decode(before, type=dict[str, msgspec.Raw])
+    fields: dict[str, Any] = {} if old is None else msgspec.json.decode(old, type=dict[str, msgspec.Raw])
     for field in _NAMES:
         fields.pop(field.encode_name, None)
     new = msgspec.to_builtins(status)
