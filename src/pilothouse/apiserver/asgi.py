@@ -3,7 +3,7 @@
 ``serving`` runs it. Requests are authenticated and authorized before their bodies are read (``request_bodies``). This
 module limits the time for a response, until the client has received it; compresses large responses for clients that
 accept it, and sends them in chunks, so that a client that reads slowly takes little memory; and streams watches:
-headers at once, events in batches as they arrive, uncompressed, over WebSocket on request (``websockets``). The
+headers immediately, events in batches as they arrive, uncompressed, over WebSocket on request (``websockets``). The
 verified certificate of the client is in the scope (``serving.peer_of``).
 """
 

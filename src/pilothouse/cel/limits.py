@@ -104,8 +104,8 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 class BlockingEvaluator(Protocol):
-    """Compiles and evaluates in another process, and blocks the calling thread meanwhile. Raises ``WouldBlock`` if the
-    thread must not block."""
+    """Compiles and evaluates in another process, and blocks the calling thread in the meantime. Raises ``WouldBlock``
+    if the thread must not block."""
 
     def compiles_inline(self, size: int) -> bool:
         """Whether a ``Source`` of this size is compiled in the calling thread."""

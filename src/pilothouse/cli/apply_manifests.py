@@ -187,5 +187,5 @@ def _title(applied_object: "AppliedObject") -> str:
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
+    """Print a line immediately."""
     print(text, flush=True, file=sys.stdout)

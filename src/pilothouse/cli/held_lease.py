@@ -1,4 +1,4 @@
-"""Reports that ``up`` waits because another manager holds its Lease: the API server serves meanwhile.
+"""Reports that ``up`` waits because another manager holds its Lease: the API server serves in the meantime.
 
 That can only be in a store that other programs use as well: an etcd, or a data directory whose cluster had another
 manager.

@@ -222,7 +222,7 @@ async def versions(
         except _WatchTooOld as error:
             since = error.since
         except Gone:
-            continue  # The oldest one was compacted meanwhile.
+            continue  # The oldest one was compacted in the meantime.
     return await _versions(client, kind, namespace, name, since)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 
 class Interruption:
-    """The first signal raises ``KeyboardInterrupt`` in the command and prints at once what follows, a second one ends
-    the process."""
+    """The first signal raises ``KeyboardInterrupt`` in the command and prints immediately what follows, a second one
+    ends the process."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,7 +1,7 @@
 """Shared by all commands: parsing flags, configuring the log, running a coroutine until a signal, exit codes.
 
 Exit codes: 0 success, also after a first SIGINT or SIGTERM (130 or 143 if the command was waiting for a result); 1 the
-program failed; 2 the command line is invalid. A second signal ends the process at once.
+program failed; 2 the command line is invalid. A second signal ends the process immediately.
 """
 
 import asyncio

@@ -62,7 +62,7 @@ def _first_frame(connection: socket.socket) -> Start | None:
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes, or none if the connection was closed."""
+    """Exactly this many bytes, or none if the connection was closed."""
     pieces = bytearray()
     while len(pieces) < size:
         piece = connection.recv(size - len(pieces))

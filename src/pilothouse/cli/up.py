@@ -309,7 +309,7 @@ def _plane(
         hint = controller_selection.hint_of_controller(unknown[0], registry.DESCRIPTORS)
         raise UserError(f'"{unknown[0]}" is not in the list of known controllers{hint}', code=2)
     # The data directory is locked, so the previous holder of the lease with this name has ended: a restart takes it
-    # over at once, while a new name would wait until it expires. An etcd can have another `up` of this host.
+    # over immediately, while a new name would wait until it expires. An etcd can have another `up` of this host.
     identity = f"{socket.gethostname()}_{env.uid() if parsed['etcd-servers'] else 'pilothouse-up'}"
     signer = served.handler_chain.tokens.signer
     options = plane_flags.plane_options(

@@ -119,7 +119,8 @@ class Calls:
                 await self._pause(wait, attempt, method, target, error)
             raise AssertionError("the last attempt returns or raises")
         finally:
-            # The traceback of an error holds this frame, and with it the body: no cycle, so that it is freed at once.
+            # The traceback of an error holds this frame, and with it the body: no cycle, so that it is freed
+            # immediately.
             del error, previous
 
     async def open(self, target: str, headers: FixedHeaders) -> wire.Stream | None:
@@ -132,7 +133,7 @@ class Calls:
                     await self._take_token(self._limiter, "GET", target)
                 wait: float | None
                 try:
-                    # The server sends headers at once, long before the first event.
+                    # The server sends headers immediately, long before the first event.
                     async with asyncio.timeout(OPEN_SECONDS):
                         stream = await self._attempt_open(target, headers, attempt)
                 except (ConnectionError, TimeoutError) as failed:

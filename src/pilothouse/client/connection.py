@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         return bool(self._poller.poll(0))
 
     def abort(self) -> None:
-        """Drop the connection at once, even before a response."""
+        """Drop the connection immediately, even before a response."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()

@@ -1,6 +1,6 @@
 """Credentials for an API server: the Authorization header, and a client certificate if an exec plugin returns one.
 
-``RemoteTransport`` calls ``current`` before each request, which nearly always returns at once, and reports a 401 to
+``RemoteTransport`` calls ``current`` before each request, which nearly always returns immediately, and reports a 401 to
 ``rejected``. ``exec_plugin`` has the variant that runs a program.
 """
 
@@ -77,7 +77,7 @@ class TokenFile(Anonymous):
     """A bearer token in a file that another program renews, such as the kubelet in every pod.
 
     Read again after 50 s (client-go ``transport/token_source.go`` v0.36: a period of a minute, ten seconds early), and
-    at once after a 401. If the file cannot be read the last token is still used.
+    immediately after a 401. If the file cannot be read the last token is still used.
     """
 
     SECONDS = 50.0

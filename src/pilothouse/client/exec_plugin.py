@@ -89,7 +89,7 @@ class ExecPlugin:
             return login if login is not None else await self._run()
 
     async def rejected(self, login: bytes) -> bool:
-        """Run the program again, unless another caller has meanwhile."""
+        """Run the program again, unless another caller has in the meantime."""
         async with self._lock:
             # Compare by identity: after another run the credentials are not those that were rejected, even if they are
             # equal.

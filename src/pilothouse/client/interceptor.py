@@ -47,7 +47,7 @@ class DrawnDelay(msgspec.Struct, frozen=True):
 
 
 class DelayAnswer(msgspec.Struct, frozen=True):
-    """Send at once, and delay the response."""
+    """Send immediately, and delay the response."""
 
     shortest: float
     longest: float
@@ -81,7 +81,7 @@ def delay(shortest: float, longest: float | None = None) -> Delay:
 
 
 def delay_answer(shortest: float, longest: float | None = None) -> DelayAnswer:
-    """The server carries it out at once, and the response is delayed by these seconds: events arrive before it."""
+    """The server carries it out immediately, and the response is delayed by these seconds: events arrive before it."""
     return DelayAnswer(shortest, shortest if longest is None else longest)
 
 
@@ -137,7 +137,7 @@ def lose_answer() -> Break:
 
 
 def time_out(*, sent: bool) -> Break:
-    """``TimeoutError`` at once; with ``sent`` after the server did it."""
+    """``TimeoutError`` immediately; with ``sent`` after the server did it."""
     return Break("timeout", sent=sent)
 
 

@@ -45,7 +45,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
 
     def take_idle(self) -> Connection | None:
-        """A connection that can be used at once, the one used last (so that the others may grow old and go)."""
+        """A connection that can be used immediately, the one used last (so that the others may grow old and go)."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -156,7 +156,7 @@ class Pool:
                 self._open[connection] = None
                 self.release(connection)
             elif not turn.done():
-                # The error is for the call that caused it, unless that has got another connection meanwhile.
+                # The error is for the call that caused it, unless that has got another connection in the meantime.
                 turn.set_exception(error)
         self._dial_more()
 

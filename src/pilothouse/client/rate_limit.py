@@ -1,7 +1,7 @@
 """Upstream's client-side rate limit: a token bucket for all requests.
 
 The arithmetic is that of ``golang.org/x/time/rate``, as client-go's ``flowcontrol.NewTokenBucketRateLimiter`` uses it:
-a waiting request reserves its token at once and sleeps until that is available, so requests continue in order.
+a waiting request reserves its token immediately and sleeps until that is available, so requests continue in order.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _log = Log("client")
 class RateLimiter:
     """``qps`` tokens a second, at most ``burst`` saved up; full at the start.
 
-    Example: qps 20, burst 30. 31 requests at one instant: 30 leave at once, the last one after 50 ms.
+    Example: qps 20, burst 30. 31 requests at one instant: 30 leave immediately, the last one after 50 ms.
     """
 
     __slots__ = ("_env", "_last", "_said_at", "_tokens", "burst", "qps")

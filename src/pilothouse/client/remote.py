@@ -32,7 +32,7 @@ class RemoteTransport:
     """The transport over HTTP/1.1 (``wire.Transport``).
 
     Requests wait in order for one of ``max_connections``. If the server had closed an idle connection, a GET is sent
-    again at once; a write only if certainly no byte of it was sent. Other errors are raised: ``ConnectionRefused``,
+    again immediately; a write only if certainly no byte of it was sent. Other errors are raised: ``ConnectionRefused``,
     ``ConnectFailed`` (neither was sent), ``ConnectionLost`` (unknown). After a 401 credentials are renewed if possible,
     and the request is sent once more. Cancelling a request closes its connection.
     """

@@ -2,7 +2,7 @@
 
 Files from flags are read at start and reloaded when they change. Without a flag the ConfigMap
 ``kube-system/extension-apiserver-authentication`` is used, which the API server writes; it is watched, and changes of
-its bundles take effect at once. A missing or empty bundle is ignored (apiserver
+its bundles take effect immediately. A missing or empty bundle is ignored (apiserver
 ``pkg/server/options/authentication.go``, ``dynamiccertificates/configmap_cafile_content.go``, v0.36). ``secure_port``
 sets this up, ``authentication`` reads it.
 """

@@ -18,7 +18,7 @@ A package that re-exports names can import each at its first use:
         from pilothouse.runtime.backoff import Backoff
 
 The errors of a failing import are raised at the first use. Other imports are not affected: a block only applies to the
-import statements inside it, whatever other threads do meanwhile.
+import statements inside it, whatever other threads do in the meantime.
 """
 
 import builtins

@@ -11,8 +11,8 @@ def _always() -> bool:
 
 
 async def repeat(env: Env, seconds: float, act: Callable[[], object], *, at_rest: Callable[[], bool] = _always) -> None:
-    """Call ``act`` in a timer every so many seconds, the first time after that interval; no task is woken. Ends by
-    cancellation, or with an exception of ``act``.
+    """Call ``act`` in a timer at this interval in seconds, the first time after that interval; no task is woken. Ends
+    by cancellation, or with an exception of ``act``.
 
     ``at_rest`` returns whether ``act`` would wake nobody (``Env.mark_pass``).
     """

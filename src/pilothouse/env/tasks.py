@@ -33,7 +33,8 @@ class TaskGroup:
         return self
 
     def start(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Run the coroutine as a task of this group. If the group is ending with an error, it is cancelled at once."""
+        """Run the coroutine as a task of this group. If the group is ending with an error, it is cancelled
+        immediately."""
         if self._parent is None or (self._closing and not self._tasks):
             coroutine.close()
             raise RuntimeError(f"task group {self.name!r} is not running")

@@ -34,7 +34,7 @@ class SavedError(DecodeError):
     """An error that Go's JSON decoder keeps while it continues: only the first is returned, and only if the rest can be
     decoded.
 
-    Errors of types with an ``UnmarshalJSON`` (times, quantities, IntOrString) are returned at once.
+    Errors of types with an ``UnmarshalJSON`` (times, quantities, IntOrString) are returned immediately.
     """
 
 

@@ -1,6 +1,6 @@
 """Simulated storage: the external-attacher of a CSI driver whose volumes are API objects only.
 
-It reports each VolumeAttachment of its driver as attached at once, and as detached when it is deleted. Requests,
+It reports each VolumeAttachment of its driver as attached immediately, and as detached when it is deleted. Requests,
 finalizers and annotation are those of external-attacher v4 (``pkg/controller/{csi_handler,controller}.go``). A client
 like any other; works against any API server, and beside the Go manager's attach/detach controller.
 

@@ -5,9 +5,9 @@ the right times afterwards. ``behaviour`` configures the containers, ``pod_statu
 times.
 
 Rules: init containers run one by one; a sidecar (restartPolicy Always) must have started before the next one; then all
-other containers start. Restarts follow the policy, the first at once, further ones with a backoff of 10 s doubling to 5
-min, which is reset after 10 min without a restart. Sidecars end after the other containers. Ephemeral containers start
-when there is a sandbox, run once, and end with the pod (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go
+other containers start. Restarts follow the policy, the first immediately, further ones with a backoff of 10 s doubling
+to 5 min, which is reset after 10 min without a restart. Sidecars end after the other containers. Ephemeral containers
+start when there is a sandbox, run once, and end with the pod (kubelet v1.36 ``pkg/kubelet/kuberuntime``, client-go
 ``util/flowcontrol/backoff.go``). A container whose image cannot be pulled waits (``image_pulls``).
 """
 

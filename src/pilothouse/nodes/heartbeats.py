@@ -395,7 +395,7 @@ class Heartbeats:
             node_state.new = node_state.whole = node_state.deletion_sent = False
             if not is_newer(node_state.version, node.metadata.resource_version):
                 node_state.remember(node)
-            # Meanwhile the pressure may have changed, or another client may have changed the conditions.
+            # In the meantime the pressure may have changed, or another client may have changed the conditions.
             period = self._stretched(node_state.profile, node_state.profile.status_period)
             if self._rows(name) != rows:
                 period = 0.0
@@ -410,7 +410,7 @@ class Heartbeats:
             await self._edit_taints(node, *_START_TAINT)
 
     async def _renew(self, node_state: _NodeState) -> None:
-        """PUT the last known Lease with a new renewTime, up to five times at once; read it again after a conflict.
+        """PUT the last known Lease with a new renewTime, up to five times immediately; read it again after a conflict.
 
         Past that the queue's backoff sets the pace, as a kubelet's does.
         """

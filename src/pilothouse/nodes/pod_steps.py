@@ -159,7 +159,7 @@ def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profil
     if pod_status.fingerprint(runtime_pod, sync_status.failure) != sync_status.written:
         return WRITE_STATUS
     if sync_status.differs_since is not None:
-        # A kubelet compares its status with the API server's every ten seconds; readiness gates at once.
+        # A kubelet compares its status with the API server's every ten seconds; readiness gates immediately.
         at = sync_status.differs_since + (0.0 if pod.spec.readiness_gates else profile.sync_period)
         if now >= at:
             return WRITE_STATUS

@@ -4,7 +4,7 @@ One informer of pods feeds one queue for all nodes; pods of other nodes are igno
 ``containers`` simulates the containers, ``pod_status`` builds the status; this module writes it and keeps the state of
 each pod. A version of a pod that is older than the node's last write is ignored. A failed write is retried with
 backoff, for any error, as long as the pod exists. A node that is down does nothing; its containers may continue
-meanwhile.
+in the meantime.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Simulated storage: a provisioner as those of CSI drivers are, for volumes that are nothing but their objects.
 
-It creates a volume for each claim that the binder requests, at once or on the node that the scheduler has selected, and
-deletes released volumes with policy Delete. Requests, names, annotations, the finalizer and the events are those of
+It creates a volume for each claim that the binder requests, immediately or on the node that the scheduler has selected,
+and deletes released volumes with policy Delete. Requests, names, annotations, the finalizer and the events are those of
 sig-storage-lib-external-provisioner v13 (``controller/controller.go``) and external-provisioner v6. A client like any
 other; works with any API server.
 

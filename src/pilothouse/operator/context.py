@@ -161,7 +161,7 @@ class Context(Generic[T]):
             force=force,
         )
         version = self._wrote(kind, answer)
-        if self._parts.applied.get(self.key) is records:  # the object may have been deleted meanwhile
+        if self._parts.applied.get(self.key) is records:  # the object may have been deleted in the meantime
             records[place] = Applied(applying.digest(wanted), version, applying.fingerprint(bytes(answer), wanted))
         return decoders_of(kind.view).one(bytes(answer), lambda: f"{kind.group_resource} {key}")
 
@@ -292,7 +292,7 @@ class Context(Generic[T]):
         self._version = self._wrote(kind, answer)
 
     def _records(self) -> dict[tuple[KindKey, str], Applied]:
-        """The applies of the object; new ones are not stored for an object that was deleted meanwhile."""
+        """The applies of the object; new ones are not stored for an object that was deleted in the meantime."""
         records = self._parts.applied.get(self.key)
         if records is None:
             records = {}
@@ -301,7 +301,7 @@ class Context(Generic[T]):
         return records
 
     def _is_current(self) -> bool:
-        """Whether state may be stored for the object: it was not deleted meanwhile."""
+        """Whether state may be stored for the object: it was not deleted in the meantime."""
         return self._informer(self._parts.declaration.kind).cache.still_has(self.object.metadata)
 
     def _informer(self, resource: Resource[Any]) -> SharedInformer[Any]:

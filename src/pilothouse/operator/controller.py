@@ -283,7 +283,7 @@ class DeclaredController(Controller):
             try:
                 await ctx.write_status()
             except NotFound:
-                pass  # deleted meanwhile
+                pass  # deleted in the meantime
             except ApiError as error:
                 if isinstance(failure, TerminalError):
                     raise  # nothing else would write it: the key must be retried
@@ -292,7 +292,7 @@ class DeclaredController(Controller):
         try:
             await ctx.write_status(synced=ctx.object.metadata.deletion_timestamp is None)
         except NotFound:
-            return None  # deleted meanwhile
+            return None  # deleted in the meantime
         return requeue
 
     def _forget_deleted(self, key: str) -> None:

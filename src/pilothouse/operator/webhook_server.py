@@ -182,7 +182,7 @@ class CertificateRotator:
     # Certificates
 
     async def _shared(self) -> Certificates:
-        """Raises ``AlreadyExists`` or ``Conflict`` if another replica has written the Secret meanwhile."""
+        """Raises ``AlreadyExists`` or ``Conflict`` if another replica has written the Secret in the meantime."""
         name, namespace = secret_name(self._app.name), self._settings.namespace
         try:
             secret = await self._client.get(SECRETS, name, namespace)

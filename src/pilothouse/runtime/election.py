@@ -337,8 +337,8 @@ class LeaderElector:
             await self._next_renewal()
 
     async def _next_renewal(self) -> None:
-        """Wait until a renewal requires a request. Renewals without a request are done meanwhile, without waking this
-        task."""
+        """Wait until a renewal requires a request. Renewals without a request are done in the meantime, without waking
+        this task."""
         loop = asyncio.get_running_loop()
         due = loop.create_future()
         timer: asyncio.TimerHandle

@@ -26,7 +26,7 @@ NORMAL, WARNING = EVENT_TYPE_NORMAL, EVENT_TYPE_WARNING
 QUEUE_LIMIT = 1000
 ROOM_LIMIT = 500
 ROOM_SECONDS = 1.0
-"""``room`` waits while so many events are queued, and so long at most."""
+"""``room`` waits while this many events are queued, and at most this long."""
 CACHE_ENTRIES = 4096
 AGGREGATE_AT = 10
 AGGREGATE_SECONDS = 600.0
@@ -207,7 +207,7 @@ class EventNames:
 class EventRecorder:
     """Records events of one ``component`` (``replicaset-controller``).
 
-    ``event`` returns at once and never raises. Events are sent in order, one at a time; with ``concurrency`` in
+    ``event`` returns immediately and never raises. Events are sent in order, one at a time; with ``concurrency`` in
     parallel, except for repetitions. An event is lost if a thousand are waiting, if the server rejects it, or after two
     minutes without a response. Callers that record many events wait for ``room`` first.
     """

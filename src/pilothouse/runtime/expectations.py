@@ -121,7 +121,7 @@ class UidTrackingExpectations(Expectations):
         self._awaited_by: dict[str, str] = {}
 
     def expect(self, key: str, adds: int, object_keys: Iterable[str]) -> None:
-        """Expect so many creations, exactly these objects to go, and nothing else."""
+        """Expect this many creations, exactly these objects to go, and nothing else."""
         self._forget_expected_deletions(key)
         expected = set(object_keys)
         if expected:

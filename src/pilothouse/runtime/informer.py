@@ -292,7 +292,7 @@ class SharedInformer(Generic[T]):
         cache.replace(objects, raw, resource_version)
         started = self._env.perf_counter()
         count = 0
-        # A handler that is added meanwhile has received the new state, and is not in ``handlers``.
+        # A handler that is added in the meantime has received the new state, and is not in ``handlers``.
         for key, old in before.items():
             if key not in objects:
                 DISPATCH.begin("DELETED", self._resource, old.metadata)
@@ -480,7 +480,7 @@ def _key(kind: Kind[Any], *selection: str) -> tuple[Any, ...]:
 class InformerFactory:
     """Returns the same informer to all controllers of a program that use the same selection.
 
-    Informers that exist before ``start`` are started by it, later ones at once; handlers that are added without an
+    Informers that exist before ``start`` are started by it, later ones immediately; handlers that are added without an
     await in between miss nothing. ``resync_seconds`` None: a random resync period as upstream's, 12 h × [1, 2), once
     per factory. ``not_served_hints`` are logged for resources (``websites.example.com``) that the API server does not
     serve.
@@ -589,7 +589,7 @@ class InformerFactory:
                 informer.start(group)
 
     async def wait_synced(self) -> None:
-        """Wait until all existing informers have synced. Informers that are stopped meanwhile are ignored."""
+        """Wait until all existing informers have synced. Informers that are stopped in the meantime are ignored."""
         for informer in self.informers:
             try:
                 await informer.wait_synced()

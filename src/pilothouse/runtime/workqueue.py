@@ -109,7 +109,7 @@ class WorkQueue(Generic[K]):
 
     ``name`` labels its metrics; without a name or a registry there are none. With ``turns`` a key is returned that many
     iterations of the event loop after it became due. In an idle process they take microseconds. In a busy one, further
-    events of the key arrive meanwhile and are merged. In virtual time keys are returned at once.
+    events of the key arrive in the meantime and are merged. In virtual time keys are returned immediately.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class WorkQueue(Generic[K]):
         the key."""
         self._limiter = limiter if limiter is not None else cast("RateLimiter[K]", default_controller_limiter(env))
         self._held_back: deque[list[K]] = deque([] for _ in range(turns if is_real(self._loop) else 0))
-        """Due keys by the iteration of the loop in which they are returned; empty if they are returned at once."""
+        """Due keys by the iteration of the loop in which they are returned; empty if they are returned immediately."""
         self._turning = False
         self._queue: deque[K] = deque()
         self._dirty: set[K] = set()  # must be worked on; never iterated
@@ -210,9 +210,9 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """Wait for the next key and mark it as being worked on.
 
-        No other worker gets this key until ``done(key)``. If it is added again meanwhile, it is returned exactly once
-        more, after ``done``. Keys are returned in the order in which they became due. Raises ``QueueClosed`` after the
-        queue was shut down and is empty. Does not yield to the loop if a key is ready.
+        No other worker gets this key until ``done(key)``. If it is added again in the meantime, it is returned exactly
+        once more, after ``done``. Keys are returned in the order in which they became due. Raises ``QueueClosed`` after
+        the queue was shut down and is empty. Does not yield to the loop if a key is ready.
         """
         queue = self._queue
         while not queue:
@@ -244,7 +244,7 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """``key`` has been processed. If it was added meanwhile, it is due again."""
+        """``key`` has been processed. If it was added in the meantime, it is due again."""
         measured = self._measured
         if measured is not None:
             started = measured.started_at.pop(key, None)
@@ -259,7 +259,7 @@ class WorkQueue(Generic[K]):
             self._idle = None
 
     def add_after(self, key: K, delay: float) -> None:
-        """Add ``key`` in ``delay`` seconds, at once if that is not positive. Of two times for one key the earlier
+        """Add ``key`` in ``delay`` seconds, immediately if that is not positive. Of two times for one key the earlier
         wins."""
         if self._shutting_down:
             return

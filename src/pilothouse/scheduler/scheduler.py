@@ -2,7 +2,7 @@
 
 A scheduling cycle uses a cache that includes all earlier decisions. Binding cycles, the slow part, run concurrently; if
 one fails, the cache forgets the pod. At most ``MAX_CONCURRENT_WRITES`` of them run: beyond that decisions wait, so that
-a pod of high priority that is created meanwhile is still scheduled first.
+a pod of high priority that is created in the meantime is still scheduled first.
 
 A pod that fits no node may preempt others and is then nominated for their room. In any case it waits in the queue for
 an event that may help it (``queueing_hints``). As kube-scheduler v1.36 ``pkg/scheduler/scheduler.go`` and the cycles of
@@ -158,7 +158,7 @@ class Scheduler:
             cycle = self._scheduling_cycle if self._env.tracing is None else self._traced_cycle(self._env.tracing)
             while True:
                 # Wait for a write slot and for room for events first, and pop the pod last: so a pod of higher priority
-                # that arrives meanwhile is scheduled first.
+                # that arrives in the meantime is scheduled first.
                 await self._write_slots.acquire()
                 await self._api_calls.recorder.room()
                 queued_pod = await self._queue.pop()

@@ -182,8 +182,8 @@ def find_match(
     """The volume that is reserved for the claim, or the smallest of those that are free and do.
 
     With the labels of a ``node``, for the scheduler: one that can be used there. Without, for the binder: if binding is
-    ``delayed`` only reserved volumes match. ``used_volumes`` are names that were assumed meanwhile. If the volumes are
-    ``ascending``, i.e. reserved ones first, then by size, the search stops at the first match. Raises
+    ``delayed`` only reserved volumes match. ``used_volumes`` are names that were assumed in the meantime. If the
+    volumes are ``ascending``, i.e. reserved ones first, then by size, the search stops at the first match. Raises
     ``SelectorError``.
     """
     selector = selector_from(claim.spec.selector) if claim.spec.selector is not None else None

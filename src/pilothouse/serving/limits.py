@@ -3,11 +3,11 @@
 Connections without authentication may be closed to make room for others. Each class has its own limit, so that none can
 block another:
 
-* silent: accepted, without any data. Costs an open file. The oldest is closed at once if needed.
+* silent: accepted, without any data. Costs an open file. The oldest is closed immediately if needed.
 * newcomers: in their handshake or their first request, some 50 kB each. The oldest may be closed after
   ``patience_seconds``; until then new ones wait, so that a thousand clients can connect at once.
 * strangers: got a response, without authentication. With everything that may be sent before a request is rejected,
-  300 kB each. One with pending requests, or unread responses, may be closed at once; else the one with the oldest
+  300 kB each. One with pending requests, or unread responses, may be closed immediately; else the one with the oldest
   response.
 * connections: all, including authenticated ones, which are never closed for others.
 """
@@ -22,8 +22,8 @@ with lazy_imports():
     import resource
 
 UNREAD_OF_STRANGER, UNREAD_OF_KNOWN = 32 * 1024, 64 * 1024
-"""The receive buffer of the kernel for a connection, approximately. Its contents are decrypted at once, into buffers
-that never shrink. Less than this makes large bodies slow."""
+"""The receive buffer of the kernel for a connection, approximately. Its contents are decrypted immediately, into
+buffers that never shrink. Less than this makes large bodies slow."""
 
 _ALLOWED_FILES = 10_240
 _MANY_FILES = 1 << 20

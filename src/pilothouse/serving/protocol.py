@@ -3,8 +3,8 @@
 httptools parses the requests, ``exchange`` runs one, ``server`` creates and ends connections.
 
 * Heads are limited, in size and time. A response may precede the body of its request (a 413); the rest of the body is
-  then read and dropped up to a limit, since closing at once would reset the connection before the client has read the
-  response.
+  then read and dropped up to a limit, since closing immediately would reset the connection before the client has read
+  the response.
 * The client certificate is in every request's scope (``peer_of``), and a callback for applications that have
   authenticated the client (``mark_authenticated``): until then the connection is a stranger (``limits``).
 * Requests may be pipelined; each starts when the previous response is complete, and few are read ahead.
@@ -202,7 +202,7 @@ class Connection(asyncio.Protocol):
         return bool(self._unparsed or self._waiting) or self._read is not None or not self.writable.is_set()
 
     def drop(self) -> None:
-        """Close at once, and remove it from the state, to make room."""
+        """Close immediately, and remove it from the state, to make room."""
         connected = self._state.entered.get(self)
         self._state.leave(self)
         if self._transport is not None:
@@ -217,7 +217,7 @@ class Connection(asyncio.Protocol):
         self._state.mark_authenticated(self)
 
     def shutdown(self) -> None:
-        """Close after the current response, or at once without one."""
+        """Close after the current response, or immediately without one."""
         if self._active is None:
             self.close()
         else:

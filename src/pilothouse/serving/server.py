@@ -135,8 +135,8 @@ class Server:
     async def stop(self, grace: float = 5.0) -> None:
         """Stop listening, let requests finish for at most ``grace`` seconds, then abort the rest.
 
-        Idle connections are closed at once. Streams need not end by themselves: an application should end its watches
-        first, so that clients get a clean end. Idempotent, also without ``start``.
+        Idle connections are closed immediately. Streams need not end by themselves: an application should end its
+        watches first, so that clients get a clean end. Idempotent, also without ``start``.
         """
         listener, self._listener = self._listener, None
         if listener is None or self._state is None:

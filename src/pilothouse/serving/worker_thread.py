@@ -1,7 +1,7 @@
 """One thread for computations that would block the event loop.
 
 Both threads share the GIL, so nothing is faster; but the loop runs every millisecond, and serves other requests
-meanwhile.
+in the meantime.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 """Previews a drain of nodes: on a snapshot of the cluster, in virtual time.
 
 First the cluster of the snapshot runs until it is quiet; then the nodes are drained as by ``kubectl drain``. The
-result: whether the drain completes, its duration, what blocks it, which workloads have fewer ready pods meanwhile, and
-which pods remain pending. CronJobs and Jobs run on meanwhile: the cluster can be quiet although they write, their
-completed pods are not missing, and a pod of a CronJob that had pending pods before is as pending as these.
+result: whether the drain completes, its duration, what blocks it, which workloads have fewer ready pods in the
+meantime, and which pods remain pending. CronJobs and Jobs run on in the meantime: the cluster can be quiet although
+they write, their completed pods are not missing, and a pod of a CronJob that had pending pods before is as pending as
+these.
 """
 
 import asyncio

@@ -55,8 +55,8 @@ class RecordedChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class SnapshotFile:
-    """One snapshot. The header is read at once, the objects by ``entries``. Raises ``SnapshotError``, and ``OSError``
-    if the file can't be read."""
+    """One snapshot. The header is read immediately, the objects by ``entries``. Raises ``SnapshotError``, and
+    ``OSError`` if the file can't be read."""
 
     def __init__(
         self,

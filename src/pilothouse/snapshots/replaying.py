@@ -1,7 +1,7 @@
 """Replays a recording into a store.
 
 Clients that watch an API server over that store receive the recorded events in the same order, at any speed: in real
-time, or at once on a virtual loop.
+time, or immediately on a virtual loop.
 """
 
 import asyncio

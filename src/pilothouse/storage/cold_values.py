@@ -3,7 +3,7 @@
 Most of an object's JSON is the same in all objects of its resource: names of fields, defaults, managedFields. A value
 is compressed with another one as the dictionary: a pod of 4.6 kB takes 0.5 kB, and is read in a few microseconds.
 
-A value is cold once the history has dropped its last change, minutes after it was written, or at once in a burst of
+A value is cold once the history has dropped its last change, minutes after it was written, or immediately in a burst of
 changes of the same resource. Compressing one takes as long as a twentieth of a write; each commit compresses a few.
 """
 

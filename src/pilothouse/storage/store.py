@@ -424,8 +424,8 @@ class Store(ABC):
         raise Compacted(revision, self.compacted)
 
     async def flush(self) -> None:  # noqa: B027  # see there
-        """Return when all staged writes are decided. If all staged writes are committed together this is at once after
-        ``commit``."""
+        """Return when all staged writes are decided. If all staged writes are committed together this is immediately
+        after ``commit``."""
 
     async def wait_for_revision(self, revision: int) -> None:
         """Wait until ``revision`` is committed."""

@@ -59,7 +59,7 @@ _MANAGER = "pilothouse-testing"
 _MODES = "Node,RBAC"
 """As in kubeadm's clusters: mode Node grants nodes their permissions, which no RBAC role does."""
 QUICK = Profile(start_delay=0.0, stop_delay=0.0)
-"""Nodes on which pods start and stop at once."""
+"""Nodes on which pods start and stop immediately."""
 
 
 class Timeout(AssertionError):
@@ -317,7 +317,7 @@ class AsyncCluster:
         )
 
     async def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
-        """Request an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
+        """Request an object's deletion. Returns immediately: ``wait_for`` waits until it is gone."""
         of = await self._kind(api_version, kind)
         await self.client.delete(of, name, self.namespace, propagation_policy=propagation_policy)
 

@@ -267,7 +267,7 @@ def selected(seed: int, faults: tuple[Numbered, ...], only: frozenset[int] | Non
 
 
 def spread(points: Sequence[T], limit: int) -> list[T]:
-    """At most so many of the points, at equal distances."""
+    """At most ``limit`` of the points, at equal distances."""
     count = min(len(points), limit)
     return [points[number * len(points) // count] for number in range(count)]
 

@@ -45,7 +45,7 @@ class Snapshot:
         while created := self._created():
             for record in sorted(created, key=_rank):
                 await self._remove(client, record)
-            # Controllers and nodes observe the deletions, and may have created more objects meanwhile.
+            # Controllers and nodes observe the deletions, and may have created more objects in the meantime.
             await asyncio.sleep(_PAUSE)
         now = self._now()
         for key, record in self._records.items():

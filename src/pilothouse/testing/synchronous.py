@@ -157,7 +157,7 @@ class Cluster:
         return self._thread.call(self._cluster.patch(api_version, kind, name, changes, subresource=subresource))
 
     def delete(self, api_version: str, kind: str, name: str, *, propagation_policy: str = "Background") -> None:
-        """Request an object's deletion. Returns at once: ``wait_for`` waits until it is gone."""
+        """Request an object's deletion. Returns immediately: ``wait_for`` waits until it is gone."""
         self._thread.call(self._cluster.delete(api_version, kind, name, propagation_policy=propagation_policy))
 
     def wait_for(
@@ -368,7 +368,7 @@ def plane(
 
     ``with plane() as cluster``, or ``@plane()`` over a function, which gets the cluster if it has an argument
     ``cluster``. With ``movable_clock`` a test can let time pass by ``cluster.advance``. Raises ``PlaneEnded`` at the
-    end if a program of the plane has failed meanwhile.
+    end if a program of the plane has failed in the meantime.
     """
     settings = {
         "nodes": nodes,

@@ -23,7 +23,8 @@ from pilothouse.ui.slices import Slices
 
 TICK_SECONDS = 0.1
 GRACE_SECONDS = 20.0
-"""How long the rows are maintained after the last reader has disconnected, so that a reloaded page is shown at once."""
+"""How long the rows are maintained after the last reader has disconnected, so that a reloaded page is shown
+immediately."""
 FRAME_ROWS = 500
 _PAGE = 5000
 MAX_READERS = 16

@@ -33,7 +33,7 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     row: Callable[[str, bytes], Row]
     most: int = 0
-    """The newest so many; 0: all."""
+    """Maximum number of the newest ones; 0: all."""
 
 
 def node_row(key: str, value: bytes) -> Row:

@@ -7,7 +7,7 @@ from pilothouse.why.evidence import Document, Evidence, ObjectChange
 
 
 async def deletion_request(evidence: Evidence, changes: Sequence[ObjectChange]) -> ObjectChange | None:
-    """The change that set deletionTimestamp; None if the object was deleted at once, or the change is not recorded.
+    """The change that set deletionTimestamp; None if the object was deleted immediately, or the change is not recorded.
 
     ``changes`` are those of one object. deletionTimestamp is never unset, so bisection finds it.
     """

@@ -306,7 +306,7 @@ class CustomResources:
         remaining = bool(self._core.store.count(prefix)) and bool(infos)
         current_record = self._record(name)
         if current_record is None or read_head(current_record.value).metadata.uid != definition["metadata"]["uid"]:
-            return  # deleted meanwhile, and perhaps created again
+            return  # deleted in the meantime, and perhaps created again
         definition = decode(current_record.value)
         status: Object = dict(definition.get("status") or {})
         now = self._core.time.now()

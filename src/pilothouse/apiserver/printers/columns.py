@@ -13,7 +13,7 @@ from pilothouse.machinery.times import TimeError, parse_time
 
 
 def cells(value: Any, columns: Sequence[Mapping[str, Any]], now: datetime.datetime, size: int) -> list[Any]:
-    """The cells of an object that has so many bytes."""
+    """The cells of an object of this size in bytes."""
     budget = RowBudget(size)
     return [cell(value, column.get("jsonPath", ""), column.get("type", "string"), now, budget) for column in columns]
 

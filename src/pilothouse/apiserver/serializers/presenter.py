@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder().decode
 _BYTES_PER_TURN = 4 * 1024
 """How much of a list is encoded as YAML, some 4 ms, before yielding."""
 _MAX_TIMES, _MAX_ADDED = 8, 16 * 1024 * 1024
-"""A list in any form has at most so many times the bytes of its objects, and so many more."""
+"""The size of a list in any form is at most this factor times the size of its objects, plus this many bytes."""
 _MAX_CONCURRENT_LISTS = 4
 """How many long lists are encoded concurrently."""
 

@@ -186,7 +186,7 @@ def end(cluster: Cluster) -> bool:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            pass  # it has ended meanwhile; checked by the lock below
+            pass  # it has ended in the meantime; checked by the lock below
         except PermissionError as error:
             reason = f"process {pid} belongs to another user"
             raise UserError(f'unable to stop cluster "{cluster.name}": {reason}') from error

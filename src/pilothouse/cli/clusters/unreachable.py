@@ -1,4 +1,4 @@
-"""A command for a cluster in the background that does not run: an error at once, no wait for its API server."""
+"""A command for a cluster in the background that does not run: an error immediately, no wait for its API server."""
 
 from pathlib import Path
 

@@ -107,7 +107,7 @@ class _Rows(ABC):
     def cells(self, index: int) -> Sequence[Cell]:
         key = self._keys[index]
         row = self._rows.get(key)
-        # Rows are removed at once, lines with the next update.
+        # Rows are removed immediately, lines with the next update.
         return () if row is None else self.line(key, row)
 
     def show(self, *, search: str, namespace: str, sort: int, reverse: bool) -> None:
@@ -373,7 +373,7 @@ class WorkloadsView:
         indent = "  " * depth
         row = self._model.tables["pods" if prefix == "/pods/" else "workloads"].get(key)
         if row is None:
-            return ()  # Rows are removed at once, lines with the next update.
+            return ()  # Rows are removed immediately, lines with the next update.
         if prefix == "/pods/":
             pod = row
             state = pod[_POD["state"]]

@@ -27,7 +27,7 @@ class ImplementedElsewhere(Exception):
 
 
 class TryAgainAfter(Exception):
-    """It is not ready yet: retry after so many seconds, without backoff."""
+    """It is not ready yet: retry after this many seconds, without backoff."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)

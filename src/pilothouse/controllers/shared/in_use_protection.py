@@ -44,7 +44,7 @@ def finalizer_action(meta: ObjectMeta, finalizer: str) -> FinalizerAction:
 class ProtectionController(ManagedController, Generic[T]):
     """The controller of one kind and finalizer. Subclasses determine whether an object is in use.
 
-    The cached object is written: if it has changed meanwhile, the write is a conflict and the key is retried. One
+    The cached object is written: if it has changed in the meantime, the write is a conflict and the key is retried. One
     worker, as upstream.
     """
 

@@ -2,8 +2,8 @@
 
 Mostly of metadata; if another controller watches whole objects, its informer is used. Discovery is read every 30 s;
 informers are started and stopped accordingly. When a CustomResourceDefinition is added or changed, or a kind is
-missing, discovery is read at once, and again if it does not show the definition yet. Subclasses choose the resources
-and add handlers.
+missing, discovery is read immediately, and again if it does not show the definition yet. Subclasses choose the
+resources and add handlers.
 """
 
 import asyncio

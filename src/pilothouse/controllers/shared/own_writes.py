@@ -92,8 +92,8 @@ class OwnWrites:
         self, key: str, owner: Owner | None, selector_of: Callable[[Owner], Selector | None]
     ) -> None:
         """Record the live pods of the owner after requests without a response, so that the next check waits until they
-        are in the cache. Upstream retries at once, and may create one pod too many for each lost response. Raises the
-        error of the list."""
+        are in the cache. Upstream retries immediately, and may create one pod too many for each lost response. Raises
+        the error of the list."""
         selector = selector_of(owner) if owner is not None else None
         if owner is not None and selector is not None:
             meta = owner.metadata

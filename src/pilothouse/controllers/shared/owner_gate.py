@@ -148,7 +148,8 @@ class OwnerGate(Generic[O]):
 
     async def read_for_status(self, key: str, owner: ObjectMeta) -> bytes | None:
         """The JSON of the live owner, to retry an update of the status after a conflict; ``None`` if a status for a
-        newer generation was written meanwhile. Raises ``ReplacedOwner``, ``NotFound`` and the error of the request."""
+        newer generation was written in the meantime. Raises ``ReplacedOwner``, ``NotFound`` and the error of the
+        request."""
         try:
             live = await self._client.get(self.kind.raw, owner.name, owner.namespace)
         except NotFound as error:

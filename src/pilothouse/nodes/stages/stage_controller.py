@@ -201,7 +201,7 @@ class StageController:
         try:
             while job.step < len(stage.steps):
                 if job.step and not self._informer.cache.still_has(obj.metadata):
-                    break  # it was deleted meanwhile: state of a step would never be dropped
+                    break  # it was deleted in the meantime: state of a step would never be dropped
                 await self._apply_step(stage, stage.steps[job.step], job, obj)
                 job.step += 1
         except NotFound:

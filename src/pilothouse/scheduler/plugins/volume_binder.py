@@ -1,6 +1,6 @@
 """VolumeBinding: the claims and volumes of pods, assumed bindings, and writing them.
 
-A decision counts at once, as in upstream's assume caches: a volume that was chosen for a claim is not available to
+A decision counts immediately, as in upstream's assume caches: a volume that was chosen for a claim is not available to
 others, and a claim with a chosen node keeps it, before the API server has either. As kube-scheduler v1.36
 ``plugins/volumebinding/binder.go``.
 """
@@ -192,7 +192,7 @@ class VolumeBinder:
                     missing_volume = missing_volume or claim.spec.volume_name
                 continue
             storage_class = self._classes.cache.get(claim_class(claim))
-            # A claim with a volume name is bound at once, whatever its class.
+            # A claim with a volume name is bound immediately, whatever its class.
             if storage_class is None or not waits_for_consumer(storage_class) or claim.spec.volume_name:
                 has_immediate = True
                 continue

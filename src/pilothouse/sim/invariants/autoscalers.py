@@ -61,7 +61,7 @@ class Autoscalers(Invariant):
         if not least <= size <= spec.max_replicas:
             raise Violation(f"{key} is scaled to {size}, outside of {least} to {spec.max_replicas}")
         if not least <= old <= spec.max_replicas:
-            return  # corrected at once, whatever the difference
+            return  # corrected immediately, whatever the difference
         up = size > old
         if spec.behavior is None:
             if size > max(2 * old, 4):

@@ -50,7 +50,7 @@ class Owner(User):
         return len(await self.items(PODS))
 
     async def expect(self, replicas: int) -> None:
-        """A minute later there must be so many pods."""
+        """A minute later there must be this many pods."""
         await asyncio.sleep(60.0)
         count = await self.count()
         check(count == replicas, f"a minute later there are {count} pods of {replicas}")

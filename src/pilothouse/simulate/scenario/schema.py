@@ -76,7 +76,7 @@ class NodeGroup(_Strict, frozen=True, kw_only=True):
     profile: Literal["lifelike", "quick", "instant", "calm"] = "lifelike"
     """The timing of nodes and pods. lifelike: pods start within seconds, a heartbeat every ten seconds; calm: the same
     with a heartbeat every 40 seconds, for thousands of nodes; quick and instant: pods start in a third of a second, or
-    at once."""
+    immediately."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.count <= 20_000:

@@ -138,7 +138,7 @@ class EtcdClient:
         )
 
     async def grant(self, ttl: int) -> int:
-        """A lease of so many seconds; its number."""
+        """Create a lease with this TTL in seconds; returns its ID."""
         request = messages.LeaseGrantRequest(TTL=ttl)
         response = await self._call(
             "/etcdserverpb.Lease/LeaseGrant",
@@ -290,7 +290,7 @@ def read_blocking(options: EtcdOptions, read: Callable[[Callable[[Any], Any]], A
                 response_deserializer=messages.RangeResponse.FromString,
             )
             try:
-                result = read(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called at once
+                result = read(lambda request: stub(request, timeout=REQUEST_TIMEOUT))  # noqa: B023  # called immediately
                 version = _version(channel)
                 if is_supported(version):
                     return result

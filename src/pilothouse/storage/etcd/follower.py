@@ -1,7 +1,7 @@
 """The one watch that feeds a store: every change under the root, in the order of etcd.
 
-If a stream breaks it is resumed at its last revision, on the next member. If that was compacted meanwhile, ``Stale`` is
-raised.
+If a stream breaks it is resumed at its last revision, on the next member. If that was compacted in the meantime,
+``Stale`` is raised.
 
 etcd reports each change separately. With many watchers, waking all of them for each change would be the largest cost,
 so changes that arrive within a moment are delivered together.

@@ -26,7 +26,7 @@ class LeaseManager:
         self._objects = 0
 
     async def lease(self, ttl: int) -> int:
-        """A lease that lasts for at least so many seconds, and not for much longer."""
+        """A lease that lasts for at least this many seconds, and not for much longer."""
         async with self._lock:
             now = self._monotonic()
             reuse = min(self._reuse_seconds, int(_REUSE_SHARE * ttl))

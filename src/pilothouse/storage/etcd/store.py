@@ -175,7 +175,7 @@ class EtcdStore(Store):
         expected: int | None = None,
         last: Callable[[int], bytes] | None = None,
     ) -> Staged:
-        """As in every store; writes that hooks stage meanwhile are part of the same transaction."""
+        """As in every store; writes that hooks stage in the meantime are part of the same transaction."""
         outer = self._open_transaction
         if outer is None:
             self._open_transaction = Transaction()
@@ -292,7 +292,7 @@ class EtcdStore(Store):
         if encryption is None or not encryption.encrypts(record.key):
             return False
         pair = await self._pair(record.key, record.key[: resource_end(record.key)])
-        # A record that has changed meanwhile counts as stale: then the write fails, and is retried.
+        # A record that has changed in the meantime counts as stale: then the write fails, and is retried.
         return pair is None or pair.mod_revision != record.revision or await self.values.is_stale(record.key, pair)
 
     async def _pair(self, key: str, kind: str = "") -> Any:
@@ -300,8 +300,8 @@ class EtcdStore(Store):
         return response.kvs[0] if response.kvs else None
 
     async def _retry_unreadable(self) -> None:
-        """Decrypt values that could not be decrypted: at once when the configuration has changed or a plugin is healthy
-        again, and periodically those that a plugin has failed to decrypt."""
+        """Decrypt values that could not be decrypted: immediately when the configuration has changed or a plugin is
+        healthy again, and periodically those that a plugin has failed to decrypt."""
         unreadable = self.values.unreadable
         while True:
             try:
@@ -471,8 +471,8 @@ class EtcdStore(Store):
             self._transaction_of.pop(write.staged, None)
 
     def _abort(self, transaction: Transaction, failure: StoreError) -> None:
-        """Drop a transaction, and all that were checked against it, at once: the next staged writes must not build on
-        them."""
+        """Drop a transaction, and all that were checked against it, immediately: the next staged writes must not build
+        on them."""
         transaction.failure = failure
         for write in transaction.writes:
             staged = write.staged

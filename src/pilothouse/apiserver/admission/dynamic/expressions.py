@@ -155,7 +155,8 @@ async def versioned_attributes(core: Core, write: AdmissionAttributes, info: Res
 
 
 class VersionedAttributeAccessor:
-    """Creates the versioned attributes of one write at most once per version. The object must not change meanwhile."""
+    """Creates the versioned attributes of one write at most once per version. The object must not change in the
+    meantime."""
 
     def __init__(self, core: Core, write: AdmissionAttributes) -> None:
         self._core, self._write = core, write

@@ -191,7 +191,7 @@ class ItemProcessor:
                     await self._unblock_owner_references(owner, located, latest)
 
     async def _unblock_owner_references(self, node: Node, located: Located, latest: ObjectMeta) -> None:
-        # Use the live references, not those of the graph: otherwise one that was removed meanwhile would be added
+        # Use the live references, not those of the graph: otherwise one that was removed in the meantime would be added
         # again.
         if any(reference.block_owner_deletion for reference in latest.owner_references):
             self._log.info("Unblocking the owners, to break a cycle", v=2, item=node.identity)

@@ -69,7 +69,8 @@ class GarbageCollector:
             cached=self.monitors.cached,
             log=log,
         )
-        # Keys are uids. Event handlers change the graph at once: with one thread upstream's third queue is not needed.
+        # Keys are uids. Event handlers change the graph immediately: with one thread upstream's third queue is not
+        # needed.
         self._attempt_to_delete: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_delete", metrics)
         self._attempt_to_orphan: WorkQueue[str] = WorkQueue(env, "garbage_collector_attempt_to_orphan", metrics)
         self._unverified: set[str] = set()  # queued only because no informer has the object yet; never iterated

@@ -3,9 +3,9 @@ request by a StorageVersionMigration.
 
 Behaviour: one migration of a resource runs at a time, oldest first. A migration that has succeeded has written every
 object that existed at its start again, unless somebody else has written it since; it neither recreates nor changes
-objects. For a custom resource whose definition has not changed meanwhile, ``status.storedVersions`` is then reduced to
-the storage version, so that the other versions can be removed. A migration that cannot continue fails with a reason. If
-the API server is down or overloaded it takes longer, but does not fail.
+objects. For a custom resource whose definition has not changed in the meantime, ``status.storedVersions`` is then
+reduced to the storage version, so that the other versions can be removed. A migration that cannot continue fails with a
+reason. If the API server is down or overloaded it takes longer, but does not fail.
 
 Not guaranteed: that objects in the right version are not written again. The API is beta and off by default: gate
 ``StorageVersionMigrator``. The garbage collector's caches list the objects, so nothing is migrated without it.

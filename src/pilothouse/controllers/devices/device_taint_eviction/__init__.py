@@ -2,10 +2,10 @@
 tolerate.
 
 Behaviour: a scheduled pod for which such a claim is reserved is deleted when the claim has tolerated the taint for its
-toleration's time, or at once without a toleration. Of several taints and claims the shortest time counts. If the taint
-is removed before, or the claim is no longer reserved for the pod, the eviction is cancelled. The pod gets the condition
-``DisruptionTarget`` and is deleted with its own grace period, with its uid as precondition. A failed deletion is
-retried.
+toleration's time, or immediately without a toleration. Of several taints and claims the shortest time counts. If the
+taint is removed before, or the claim is no longer reserved for the pod, the eviction is cancelled. The pod gets the
+condition ``DisruptionTarget`` and is deleted with its own grace period, with its uid as precondition. A failed deletion
+is retried.
 
 Taints come from ResourceSlices and, with the gate ``DRADeviceTaintRules``, from DeviceTaintRules, whose status reports
 the progress of their evictions.

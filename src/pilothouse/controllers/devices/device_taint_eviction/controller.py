@@ -193,7 +193,7 @@ class DeviceTaintEvictionController(ManagedController):
             return None
         if due is None or due[1] != eviction:
             self._due[key] = (uid, eviction)
-            # More evictions may follow at once: update the status of rules a little later.
+            # More evictions may follow immediately: update the status of rules a little later.
             self._enqueue_rules(eviction)
         wait = (eviction.at - self.env.now()).total_seconds()
         if wait > 0:

@@ -73,8 +73,8 @@ def tolerated_until(taint: DeviceTaint, device: AllocatedDevice) -> datetime.dat
     """The time until which the taint is tolerated, by the shortest matching toleration; None if forever.
 
     A toleration without an effect matches all effects, as the API documents. Upstream ignores such a toleration here,
-    but not in the scheduler, so that pods get devices and are evicted at once. A taint without ``timeAdded``, which no
-    API server stores, is ignored.
+    but not in the scheduler, so that pods get devices and are evicted immediately. A taint without ``timeAdded``, which
+    no API server stores, is ignored.
     """
     if taint.time_added is None:
         return None

@@ -102,7 +102,7 @@ class PoolStatusController(ManagedController):
         self._duration.labels(driver).observe(self.env.perf_counter() - started_at)
 
     async def _write(self, request: ResourcePoolStatusRequest, raw: bytes, status: dict[str, object]) -> None:
-        """PUT the status instead of a patch, so that a status that was written meanwhile is a conflict."""
+        """PUT the status instead of a patch, so that a status that was written in the meantime is a conflict."""
         body = replace_fields(raw, {"status": _json(status)})
         await self._client.update(RESOURCE_POOL_STATUS_REQUESTS.raw, request.metadata.name, body, subresource="status")
 

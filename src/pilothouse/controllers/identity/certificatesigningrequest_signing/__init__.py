@@ -6,7 +6,7 @@ client certificates, ``…/kube-apiserver-client`` for other clients, ``…/lega
 Behaviour: an approved request is signed by the CA of its signer, for the requested duration up to
 ``--cluster-signing-duration``. A request that its signer must not sign gets the condition Failed with the reason. No
 request is signed that was not approved: the write has the resourceVersion that was read, so a request that was changed
-meanwhile is a conflict. CA files are reloaded when they change.
+in the meantime is a conflict. CA files are reloaded when they change.
 
 Not guaranteed: that a key of an authority is worth anything more than the access to its file. Keys are in no log, event
 or metric.

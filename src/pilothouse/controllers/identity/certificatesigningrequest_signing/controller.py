@@ -83,7 +83,7 @@ class RequestSigner(ManagedController):
         return issue(authority, parsed, spec.usages, valid)
 
     async def _write(self, key: str, body: bytes) -> None:
-        # With the resourceVersion that was read: a request that was replaced or denied meanwhile is a conflict.
+        # With the resourceVersion that was read: a request that was replaced or denied in the meantime is a conflict.
         try:
             await self._client.update(CERTIFICATE_SIGNING_REQUESTS.raw, key, body, subresource="status")
         except (Conflict, NotFound) as error:

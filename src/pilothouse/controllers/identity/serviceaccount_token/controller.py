@@ -110,8 +110,8 @@ class TokenController(ManagedController):
     async def reconcile(self, key: str) -> Requeue | None:
         """Enqueue the Secrets of an account that was deleted.
 
-        Upstream deletes them at once. But an account that is not in the cache may exist, if the list came from a stale
-        server. And a Secret without a uid may belong to the next account with the name.
+        Upstream deletes them immediately. But an account that is not in the cache may exist, if the list came from a
+        stale server. And a Secret without a uid may belong to the next account with the name.
         """
         namespace, name, uid = key.split("/")
         if is_referenced_account(self._accounts.get(f"{namespace}/{name}"), uid):

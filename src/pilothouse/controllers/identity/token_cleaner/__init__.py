@@ -1,7 +1,7 @@
 """Deletes expired bootstrap tokens.
 
-Behaviour: a token with an ``expiration`` is deleted at that time, and at once if the time is invalid. A token without
-an expiration, and another Secret with the same name that was created meanwhile, are not deleted.
+Behaviour: a token with an ``expiration`` is deleted at that time, and immediately if the time is invalid. A token
+without an expiration, and another Secret with the same name that was created in the meantime, are not deleted.
 
 Not guaranteed: the exact second, and deletions while there is no leader.
 

@@ -199,7 +199,7 @@ class ServiceCIDRController(ManagedController):
 
 
 def _patch_finalizer(cidr: ServiceCIDR) -> Patch:
-    """Remove the finalizer, with the resourceVersion that was read: a ServiceCIDR that has changed meanwhile, or
+    """Remove the finalizer, with the resourceVersion that was read: a ServiceCIDR that has changed in the meantime, or
     another one with its name, keeps it."""
     meta = {
         "resourceVersion": cidr.metadata.resource_version,

@@ -2,9 +2,9 @@
 limits the rate of evictions.
 
 Behaviour: a node that renews neither its Lease nor its status within the grace period gets ``Unknown`` conditions, and
-its pods are no longer Ready. Conditions are converted to taints: NoSchedule at once, NoExecute (which evicts pods) at
-``--node-eviction-rate`` nodes a second per zone. If most nodes of a zone are down the rate drops; if all nodes of all
-zones are down no pods are evicted, because then the control plane is probably disconnected. Only the local clock is
+its pods are no longer Ready. Conditions are converted to taints: NoSchedule immediately, NoExecute (which evicts pods)
+at ``--node-eviction-rate`` nodes a second per zone. If most nodes of a zone are down the rate drops; if all nodes of
+all zones are down no pods are evicted, because then the control plane is probably disconnected. Only the local clock is
 used, never a comparison of a timestamp with the current time; a new leader gives every node a whole grace period.
 
 Not guaranteed: to delete anything. That is taint eviction's, and pod garbage collection's.

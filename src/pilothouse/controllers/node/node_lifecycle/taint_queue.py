@@ -57,7 +57,7 @@ class TaintQueue:
         self._due.pop(name, None)
 
     def retry(self, name: str, at: float) -> None:
-        """Process the node again, not before ``at``, unless it is removed meanwhile."""
+        """Process the node again, not before ``at``, unless it is removed in the meantime."""
         if name in self._due:
             self._due[name] = at
 

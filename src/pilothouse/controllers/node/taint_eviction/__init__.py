@@ -1,10 +1,10 @@
 """Deletes pods from nodes whose ``NoExecute`` taints they do not tolerate, or no longer tolerate.
 
-Behaviour: a pod that does not tolerate a taint is deleted at once, with its own grace period. One that tolerates all of
-them for some time is deleted after the shortest of these times, unless the taint is removed before. A later change does
-not postpone a scheduled deletion; it cancels it or makes it immediate. Before a deletion pod and node are read live, so
-that nothing is deleted because of a taint that was removed. A pod that was created again with the same name has its own
-time. A failed deletion is retried until it succeeds or is no longer necessary.
+Behaviour: a pod that does not tolerate a taint is deleted immediately, with its own grace period. One that tolerates
+all of them for some time is deleted after the shortest of these times, unless the taint is removed before. A later
+change does not postpone a scheduled deletion; it cancels it or makes it immediate. Before a deletion pod and node are
+read live, so that nothing is deleted because of a taint that was removed. A pod that was created again with the same
+name has its own time. A failed deletion is retried until it succeeds or is no longer necessary.
 
 Not guaranteed: exceptions for any pods. DaemonSet pods and static pods are only kept because of their tolerations.
 

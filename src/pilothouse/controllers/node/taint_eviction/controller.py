@@ -243,8 +243,8 @@ class TaintEvictionController:
     async def _is_eviction_still_needed(self, key: str, entry: Entry, pod: Pod) -> bool:
         """Whether the live pod and node lead to the same decision: the caches may be old (kubernetes#119862).
 
-        A time that has passed counts as passed. A pod that was to be deleted at once, but tolerates the live taints for
-        some time, gets that time; so does one whose taint was removed and added again meanwhile.
+        A time that has passed counts as passed. A pod that was to be deleted immediately, but tolerates the live taints
+        for some time, gets that time; so does one whose taint was removed and added again in the meantime.
         """
         node = await self._live.get(entry.node, since=entry.decided, max_age=LIVE_SECONDS)
         if self._timed_workers.get(key) is not entry:
@@ -278,7 +278,8 @@ class TaintEvictionController:
         await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
 
     def _finish(self, key: str, entry: Entry) -> None:
-        """Mark as done, unless something else was decided meanwhile; kept until the pod's deletion is observed."""
+        """Mark as done, unless something else was decided in the meantime; kept until the pod's deletion is
+        observed."""
         entry.state = State.DONE
         pod = self._pods.get(key)
         if self._timed_workers.get(key) is entry and (pod is None or pod.metadata.uid != entry.uid):

@@ -2,9 +2,9 @@
 
 Behaviour: ``status.hard`` follows ``spec.hard``, and ``status.used`` the caches, computed by admission's evaluators
 when the limits change, when a counted object is deleted or uses less, and every ``--resource-quota-sync-period``.
-Admission charges creations at once; this controller releases usage and corrects it: objects that were admitted before
-admission observed a new limit are counted here. Usage that cannot be computed keeps its old value. Nothing is written
-if nothing changed.
+Admission charges creations immediately; this controller releases usage and corrects it: objects that were admitted
+before admission observed a new limit are counted here. Usage that cannot be computed keeps its old value. Nothing is
+written if nothing changed.
 
 Not guaranteed: that ``used`` is never too high. It is lowered when the deletion is observed.
 

@@ -16,7 +16,7 @@ UNMOUNT_SECONDS = 360.0
 """How long to wait for an unhealthy node to unmount a volume (``maxWaitForUnmountDuration``)."""
 SILENCE_SECONDS = 10.0
 """How long to wait for a healthy node to report a volume as in use. Kubelets update their status at this interval
-(``nodeStatusUpdateFrequency``), and at once when it changes."""
+(``nodeStatusUpdateFrequency``), and immediately when it changes."""
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 TIMEOUT, OUT_OF_SERVICE = "timeout", "out-of-service"
 

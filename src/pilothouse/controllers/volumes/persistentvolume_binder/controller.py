@@ -303,7 +303,7 @@ class BinderController:
 
         async def provision() -> None:
             if not self._claim_informer.cache.still_has(claim.object.metadata):
-                return  # it was deleted meanwhile
+                return  # it was deleted in the meantime
             self._metrics.begin("provision", key, provisioner)
             try:
                 if provisioner == HOST_PATH:

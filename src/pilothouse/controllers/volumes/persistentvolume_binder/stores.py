@@ -1,9 +1,9 @@
 """The latest claims and volumes: from the informers, and from the binder's own writes.
 
 Binding needs four writes, whose events arrive later. By the informers alone a finished binding would seem incomplete,
-and be written again, with a conflict each time. So each write is stored at once, and an informer's object only if it is
-not older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes are
-indexed by access modes (``index.go``), and here also by the other matched fields and by size.
+and be written again, with a conflict each time. So each write is stored immediately, and an informer's object only if
+it is not older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes
+are indexed by access modes (``index.go``), and here also by the other matched fields and by size.
 """
 
 from bisect import bisect_left, insort

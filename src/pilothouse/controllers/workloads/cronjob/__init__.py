@@ -1,8 +1,8 @@
 """Creates Jobs on a schedule.
 
 Behaviour: exactly one Job is created for a scheduled time: its name is that of the CronJob with the minute, so a second
-create fails. A sync waits until the cache has the last written status, so that a Job that was created and deleted
-meanwhile is not created again. If several times were missed, only the last one gets a Job. With ``Forbid`` no Job is
+create fails. A sync waits until the cache has the last written status, so that a Job that was created and deleted in
+the meantime is not created again. If several times were missed, only the last one gets a Job. With ``Forbid`` no Job is
 started while another one is active; with ``Replace`` active ones are deleted first. Finished Jobs are removed from
 ``status.active``, and deleted beyond the history limits, oldest first.
 

@@ -29,7 +29,7 @@ class DaemonSetOptions(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 2
     """Workers of the queue of DaemonSets, and as many of the queue of changed nodes."""
     burst: int = 250
-    """At most so many creates, and so many deletes, in one sync. Not a flag, as upstream."""
+    """At most this many creates, and as many deletes, in one sync. Not a flag, as upstream."""
     wait_for_own_writes: bool = True
     comparison_operators: bool = False
 

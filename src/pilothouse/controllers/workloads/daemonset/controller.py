@@ -204,8 +204,8 @@ class DaemonSetController(ManagedController):
         self._observe(sync)
         await self._claim_pods(sync)
         if not self._owners.still_has(sync.meta):
-            # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
-            # event enqueues the key.
+            # It was deleted in the meantime. If another one has its name, expectations set now would never be observed.
+            # The event enqueues the key.
             return None
         if not self._expectations.satisfied(sync.key):
             return await self._update_daemon_set_status(sync, observed=False)
@@ -258,9 +258,9 @@ class DaemonSetController(ManagedController):
         return [pod for pod in candidates if object_key(pod.metadata) not in processed]
 
     def _add_adopted_pod(self, sync: _SyncContext, pod: Pod) -> None:
-        """Count an adopted pod at once, so that its node gets no second one; the event of the adoption will repeat
-        this. A pod that was deleted or adopted by another owner meanwhile is not counted, because no event would remove
-        it."""
+        """Count an adopted pod immediately, so that its node gets no second one; the event of the adoption will repeat
+        this. A pod that was deleted or adopted by another owner in the meantime is not counted, because no event would
+        remove it."""
         cached = self._pods.get(object_key(pod.metadata))
         if cached is None or cached.metadata.uid != pod.metadata.uid or controller_of(cached.metadata) is not None:
             return

@@ -15,7 +15,7 @@ from pilothouse.controllers.workloads.daemonset.pod_template import HASH_LABEL
 from pilothouse.semantics.pods import is_ready
 
 BURST = 250
-"""At most so many creates, and so many deletes, in one sync (``BurstReplicas``)."""
+"""At most this many creates, and as many deletes, in one sync (``BurstReplicas``)."""
 
 
 class NodeChanges(msgspec.Struct, frozen=True, kw_only=True):

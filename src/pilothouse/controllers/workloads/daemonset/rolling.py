@@ -102,7 +102,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def bounds_of(strategy: DaemonSetUpdateStrategy, desired: int) -> Bounds:
-    """The bounds for so many nodes. Percentages are rounded up. If both are 0, one pod may be missing. Raises
+    """The bounds for this number of nodes. Percentages are rounded up. If both are 0, one pod may be missing. Raises
     ``InvalidBound``."""
     rolling = strategy.rolling_update
     if strategy.type != "RollingUpdate" or rolling is None:

@@ -8,7 +8,7 @@ runs any more, and then does not change. No pod is created or deleted before the
 syncs. An Indexed Job has at most one active pod per index.
 
 Not guaranteed: that a program runs only once. If a node fails or a pod is deleted manually, the pod is replaced. The
-status follows changes of pods within a second, not at once.
+status follows changes of pods within a second, not immediately.
 
 docs/controllers/job.md has where it differs from upstream.
 """

@@ -87,7 +87,7 @@ class _SyncJobContext:
         self.error: Exception | None = None
 
     def again_in(self, seconds: float) -> None:
-        """Sync again after so many seconds, or earlier."""
+        """Sync again after this many seconds, or earlier."""
         self.wait = seconds if self.wait is None else min(self.wait, seconds)
 
     def removed(self, pods: Iterable[Pod], errors: Iterable[Exception | None]) -> None:
@@ -243,7 +243,7 @@ class JobController(ManagedController):
         job = sync.job
         pods = await self._get_pods_for_job(key, job, selector)
         if not self._jobs.still_has(job.metadata):
-            return  # it was deleted meanwhile; the event enqueues the key
+            return  # it was deleted in the meantime; the event enqueues the key
         now = self.env.now()
         tracked = frozenset(
             pod.metadata.uid
@@ -424,7 +424,7 @@ class JobController(ManagedController):
                 self._removals.observed(key, meta.uid)
             raise
         if not self._pods.still_has(meta):
-            self._removals.observed(key, meta.uid)  # it was deleted meanwhile, and there are no more events of it
+            self._removals.observed(key, meta.uid)  # it was deleted in the meantime, and there are no more events of it
         self._writes.patched(key, job.metadata.uid, written.metadata)
 
     # Counting

@@ -21,7 +21,7 @@ from pilothouse.semantics.pods import is_active, is_ready, is_terminating, max_r
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
 BURST = 500
-"""At most so many creates or deletes in one sync (``MaxPodCreateDeletePerSync``)."""
+"""At most this many creates or deletes in one sync (``MaxPodCreateDeletePerSync``)."""
 _SHORTEST_WAIT = 1.0
 _LARGEST = 2**31 - 1
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
@@ -283,7 +283,7 @@ class RemovePods(msgspec.Struct, frozen=True):
 
 
 class CreatePods(msgspec.Struct, frozen=True):
-    """Create so many pods in batches of 1, 2, 4, …; of an indexed Job one for each of ``indexes``."""
+    """Create this many pods in batches of 1, 2, 4, …; of an indexed Job one for each of ``indexes``."""
 
     count: int
     indexes: tuple[int, ...] = ()

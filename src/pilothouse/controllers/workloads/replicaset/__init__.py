@@ -1,7 +1,7 @@
 """Keeps the number of a ReplicaSet's pods at ``spec.replicas``, and updates its status.
 
-Behaviour: only pods that are neither finished nor being deleted count, so a terminating pod is replaced at once. A sync
-creates or deletes at most 500 pods, creates in growing batches (1, 2, 4, …, until a batch has an error), and does
+Behaviour: only pods that are neither finished nor being deleted count, so a terminating pod is replaced immediately. A
+sync creates or deletes at most 500 pods, creates in growing batches (1, 2, 4, …, until a batch has an error), and does
 nothing before the caches have the writes of earlier syncs. Matching pods without a controller are adopted, own pods
 that no longer match are released; a pod never has two controllers. New pods are created from the stored template,
 including fields that this program does not know. The status has the generation to which it belongs.
@@ -28,7 +28,7 @@ class ReplicaSetOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     workers: int = 5
     burst: int = 500
-    """At most so many creates or deletes in one sync. Not a flag, as upstream."""
+    """At most this many creates or deletes in one sync. Not a flag, as upstream."""
     report_terminating: bool = True
     wait_for_own_writes: bool = True
     use_deletion_cost: bool = True

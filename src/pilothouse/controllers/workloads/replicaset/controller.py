@@ -216,16 +216,16 @@ class ReplicaSetController(ManagedController):
         controlled = self._pods.by_index(CONTROLLER_INDEX, self._index_key(owner.metadata))
         pods = await self._claim_pods(key, owner, selector, controlled)
         if not self._owners.still_has(owner.metadata):
-            # It was deleted meanwhile. If another one has its name, expectations set now would never be observed. The
-            # event enqueues the key.
+            # It was deleted in the meantime. If another one has its name, expectations set now would never be observed.
+            # The event enqueues the key.
             return None
         terminating = sum(1 for pod in controlled if is_terminating(pod) and selector.matches(pod.metadata.labels))
         error: Exception | None = None
         failure: Failure | None = None
         action = self._decide(owner, len(pods), expectations_satisfied)
         if isinstance(action, DeletePods) and any(self._no_longer_counts(pod) for pod in pods):
-            # Claiming awaited requests. A pod that was deleted meanwhile has no more events for this owner, so its
-            # deletion must not be expected: sync again.
+            # Claiming awaited requests. A pod that was deleted in the meantime has no more events for this owner, so
+            # its deletion must not be expected: sync again.
             self.queue.add(key)
             return None
         if action is not None:

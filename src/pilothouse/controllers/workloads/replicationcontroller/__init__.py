@@ -2,7 +2,7 @@
 
 The controller is that of ReplicaSets (``workloads/replicaset``) for another kind, with the same guarantees.
 Differences: the selector is a map of labels, terminating pods are not reported, and there is no consistency store, so a
-create without a response is retried at once. Upstream uses an adapter (v1.36 ``pkg/controller/replication``).
+create without a response is retried immediately. Upstream uses an adapter (v1.36 ``pkg/controller/replication``).
 """
 
 from pilothouse.api.core import PODS, REPLICATION_CONTROLLERS

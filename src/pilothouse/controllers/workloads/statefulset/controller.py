@@ -56,7 +56,7 @@ from pilothouse.runtime.claims import CONTROLLER_INDEX
 from pilothouse.semantics.pods import is_terminal, seconds_until_next_available
 
 LARGEST_BATCH = 500
-"""``MaxBatchSize``: so many at once with parallel management."""
+"""``MaxBatchSize``: the largest batch with parallel management."""
 
 
 class _SyncContext(msgspec.Struct):

@@ -122,7 +122,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         try:
             await retry_on_conflict(write, BACKOFF)
         except NotFound:
-            return  # it was deleted meanwhile; the event enqueues the key
+            return  # it was deleted in the meantime; the event enqueues the key
         except STEP_ERRORS as error:
             self._record_pod_event("update", name, error)
             raise

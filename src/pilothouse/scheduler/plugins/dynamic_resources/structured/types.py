@@ -98,7 +98,7 @@ class Work:
         self._pause_at = 0
 
     def resume(self, units: int) -> None:
-        """Run for so many units until the next pause."""
+        """Run for this many units until the next pause."""
         self._pause_at = self.spent + units
 
     def charge(self, units: int) -> bool:
