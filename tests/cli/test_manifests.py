@@ -189,3 +189,26 @@ async def test_definitions_and_namespaces_are_applied_first(env: Env) -> None:
         manifests = [Manifest("dir", item) for item in (widget, crd, namespace)]
         kinds = [item.kind.kind async for item in applied(cluster.client, manifests)]
         assert kinds == ["Namespace", "CustomResourceDefinition", "Widget"]
+
+
+async def test_what_pods_need_is_applied_before_workloads(env: Env) -> None:
+    kinds = ("ConfigMap", "Secret", "ServiceAccount")
+    documents = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}} for kind in kinds]
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "a"}, "spec": {"hard": {"pods": "1"}}}
+    container = {"name": "c", "image": "x", "envFrom": [{"configMapRef": {"name": "a"}}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}}
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        manifests = [Manifest("dir", item) for item in (pod, *documents, quota)]
+        order = [item.kind.kind async for item in applied(cluster.client, manifests)]
+        assert order == [*kinds, "ResourceQuota", "Pod"]
+
+
+async def test_a_wrong_type_is_reported_without_the_object_of_the_cluster(env: Env) -> None:
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "b"}}
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await apply_manifest(cluster.client, Manifest("f", document))
+        with pytest.raises(UserError) as raised:
+            await apply_manifest(cluster.client, Manifest("f", {**document, "data": {"a": 1}}))
+    assert str(raised.value) == (
+        "f: ConfigMap a: json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    )

@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 _CHECK_SECONDS = 0.1
 _ESTABLISHED_SECONDS = 10.0
 _DEFINITION = "CustomResourceDefinition"
-_FIRST = ("Namespace", _DEFINITION)
+_ORDER = {
+    "Namespace": 0,
+    _DEFINITION: 1,
+    # Pods are rejected, or have no limits, before these exist, and wait for the last two.
+    "ResourceQuota": 2,
+    "LimitRange": 2,
+    "PriorityClass": 2,
+    "RuntimeClass": 2,
+    "ServiceAccount": 2,
+    "ConfigMap": 2,
+    "Secret": 2,
+}
+"""What is applied first, as with ``helm install`` (helm ``pkg/release/util/kind_sorter.go``, v3)."""
 _STALLED_SECONDS = 1.0
 """The reason is shown for an object without progress for this time."""
 
@@ -67,8 +79,8 @@ async def apply_all(
 
 
 async def applied(client: "Client", manifests: "Sequence[Manifest]") -> "AsyncIterator[AppliedObject]":
-    """Apply the manifests: first Namespaces and CustomResourceDefinitions, which others may need, otherwise in their
-    order. As with kubectl, the others are applied if one is rejected; then ``UserError`` has the reason for each."""
+    """Apply the manifests: first Namespaces, CustomResourceDefinitions, and what pods need, otherwise in their order.
+    As with kubectl, the others are applied if one is rejected; then ``UserError`` has the reason for each."""
     definitions: list[AppliedObject] = []
     rejected: list[UserError] = []
     for manifest in sorted(manifests, key=_rank):
@@ -88,8 +100,7 @@ async def applied(client: "Client", manifests: "Sequence[Manifest]") -> "AsyncIt
 
 
 def _rank(manifest: "Manifest") -> int:
-    kind = manifest.document["kind"]
-    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+    return _ORDER.get(manifest.document["kind"], len(_ORDER))
 
 
 async def _wait_established(client: "Client", definitions: "Sequence[AppliedObject]") -> None:

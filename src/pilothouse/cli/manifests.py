@@ -32,6 +32,8 @@ _KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 _INSTALL_FIRST = ": ensure CRDs are installed first"
 """As kubectl has it."""
 _STRICT_ERROR = "strict decoding error: "
+_DECODING_ERROR = '": json: cannot unmarshal '
+"""After the object of the cluster, quoted."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -199,9 +201,13 @@ async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
 
 
 def _reason(error: ApiError) -> str:
-    """The message of the error. That of a patch with an unknown field begins with the whole object of the cluster."""
+    """The message of the error. That of a patch with an unknown field, or a value of another type, begins with the
+    whole object of the cluster."""
     text = str(error)
-    return f"{_STRICT_ERROR}{text.rpartition(_STRICT_ERROR)[2]}" if _STRICT_ERROR in text else text
+    for begin, beginning in ((_STRICT_ERROR, _STRICT_ERROR), (_DECODING_ERROR, _DECODING_ERROR.removeprefix('": '))):
+        if begin in text:
+            return f"{beginning}{text.rpartition(begin)[2]}"
+    return text
 
 
 def _kind_of(discovery: Discovery, document: dict[str, Any], source: str) -> Kind[Object]:
