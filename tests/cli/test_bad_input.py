@@ -52,7 +52,8 @@ KUBECONFIG = {
         ("bugs lst", 'expected "pilothouse bugs list" or "pilothouse bugs run BUG", got lst'),
         ("new operater x", 'expected "pilothouse new operator NAME", got operater x\nSee "pilothouse new --help" for'),
         ("snapshot drian FILE", '"pilothouse snapshot drain FILE NODE...", got drian FILE'),
-        ("up --wait", "--wait needs manifests to wait for: use -f"),
+        ("up --wait", "--wait needs manifests to wait for: use -f or -k"),
+        ("up --timeout=5s", "--timeout is for --wait"),
         ("nodes --node-prefix=A_", '--node-prefix "A_" can\'t begin the name of a node'),
         (
             "up --admission-control-config-file=nothing",
@@ -94,6 +95,14 @@ def test_invalid_command_line(
     assert err.endswith(f'\nSee "{command} --help" for usage.\n')
     assert "Traceback" not in err
     assert out == ""
+
+
+def test_up_reads_manifests_from_an_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["up", "-f", "http://127.0.0.1:1/a.yaml"]) == 1
+    assert capsys.readouterr() == ("", "Error: unable to read http://127.0.0.1:1/a.yaml: Connection refused\n")
 
 
 def no_file(directory: Path) -> str:

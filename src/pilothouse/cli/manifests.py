@@ -204,9 +204,9 @@ def _reason(error: ApiError) -> str:
     """The message of the error. That of a patch with an unknown field, or a value of another type, begins with the
     whole object of the cluster."""
     text = str(error)
-    for begin, beginning in ((_STRICT_ERROR, _STRICT_ERROR), (_DECODING_ERROR, _DECODING_ERROR.removeprefix('": '))):
-        if begin in text:
-            return f"{beginning}{text.rpartition(begin)[2]}"
+    for mark in (_STRICT_ERROR, _DECODING_ERROR):
+        if mark in text:
+            return mark.lstrip('": ') + text.rpartition(mark)[2]
     return text
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,7 +47,7 @@ with lazy_imports():
     from pilothouse import ui
     from pilothouse.apiserver import resources
     from pilothouse.cli import apply_manifests, held_lease, plane_flags, rollout, written_kubeconfig
-    from pilothouse.cli import manifests as manifest_files
+    from pilothouse.cli.clusters import sources
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import selection as controller_selection
     from pilothouse.controllers import registry
@@ -84,9 +83,10 @@ def flag_set(program: str) -> FlagSet:
             "filename",
             PATHS,
             (),
-            "Manifest, or directory of manifests, to apply; - for standard input; repeatable",
+            "Manifest, directory of manifests or URL, to apply; - for standard input; repeatable",
             "f",
         ),
+        Flag("kustomize", STRING, "", "Directory with a kustomization to apply, which kubectl builds", "k"),
         Flag("recursive", BOOL, False, "Process the directories used in -f, --filename recursively", "R"),
         Flag(
             "wait",
@@ -147,15 +147,15 @@ async def _up(parsed: Parsed) -> int:
         raise UserError("--in-memory and --data-dir can't be used together", code=2)
     if parsed["in-memory"] and parsed["etcd-servers"]:
         raise UserError("--in-memory and --etcd-servers can't be used together", code=2)
-    if parsed["wait"] and not parsed["filename"]:
-        raise UserError("--wait needs manifests to wait for: use -f", code=2)
+    if parsed["wait"] and not parsed["filename"] and not parsed["kustomize"]:
+        raise UserError("--wait needs manifests to wait for: use -f or -k", code=2)
+    if "timeout" in parsed.given and not parsed["wait"]:
+        raise UserError("--timeout is for --wait: without it the command runs until it is interrupted", code=2)
     if parsed["processes"] not in (1, 2):
         raise UserError(f"--processes must be 1 or 2, got {parsed['processes']}", code=2)
     if not parsed["kubeconfig"]:
         raise UserError("--kubeconfig must name a file: it contains the credentials of the administrator", code=2)
-    manifests = manifest_files.all_of(
-        partial(manifest_files.load, path, recursive=parsed["recursive"]) for path in parsed["filename"]
-    )
+    manifests = sources.manifests_of(parsed) if parsed["filename"] or parsed["kustomize"] else []
     try:
         async with running_plane(parsed) as running:
             # With --wait it is deleted when the manifests are ready: too soon to be used.

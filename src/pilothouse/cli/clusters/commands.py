@@ -33,7 +33,9 @@ from pilothouse.env import Env
 from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed, closest
 from pilothouse.machinery.times import format_time, parse_time
 
-CHOSEN_HERE = ("data-dir", "write-kubeconfig", "wait", "filename", "recursive", "timeout", "kubeconfig", "help")
+CHOSEN_HERE = (
+    "data-dir", "write-kubeconfig", "wait", "filename", "recursive", "kustomize", "timeout", "kubeconfig", "help",
+)  # fmt: skip
 """Flags of ``up`` that have another meaning for a cluster in the background, or none."""
 
 _SIGNAL_CODE = 128
