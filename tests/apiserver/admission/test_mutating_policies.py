@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, PODS, Answer, Api, Object, pod
+from tests.custom_resources import DEFINITIONS, definition
 from tests.tables import cases
 
 from pilothouse.cel.initializers import initializers_as_maps, unescape
@@ -214,6 +215,29 @@ DENIED = "policy 'p' with binding 'b' denied request: "
 async def test_messages_of_mutations(api: Api, mutation: str, message: str) -> None:
     answer = await created(api, policy(mutation))
     assert (answer.status, answer.message) == (403, DENIED + message)
+
+
+async def test_unknown_fields_of_patches_are_rejected(api: Api) -> None:
+    """Recorded from v1.36.2."""
+    patch = "[JSONPatch{op: 'add', path: '/foo', value: 'x'}, JSONPatch{op: 'add', path: '/metadata/bar', value: 'x'}]"
+    answer = await created(api, policy(patch))
+    detail = 'strict decoding error: unknown field "foo", unknown field "metadata.bar"'
+    assert (answer.status, answer.body["message"]) == (500, f"Internal error occurred: {detail}")
+
+
+async def test_patch_that_removes_the_kind_of_a_custom_object_is_rejected(api: Api) -> None:
+    """Recorded from v1.36.2. Built-in objects are decoded as the type of their kind."""
+    await api.create(DEFINITIONS, definition("Widget"))
+    removing = policy("[JSONPatch{op: 'remove', path: '/kind'}]", resources="*")
+    removing["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"] = ["*"]
+    assert (await created(api, removing)).status == 201
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"b": 1, "a": "<"}}
+    answer = await api.post("/apis/example.com/v1/namespaces/default/widgets", widget)
+    assert answer.status == 500
+    assert answer.body["message"].startswith(
+        """Internal error occurred: Object 'Kind' is missing in '{"apiVersion":"example.com/v1","metadata":{"""
+    )
+    assert answer.body["message"].endswith("""\"name":"w","namespace":"default"},"spec":{"a":"\\u003c","b":1}}'""")
 
 
 async def test_earlier_plugins_see_the_mutated_object(api: Api) -> None:

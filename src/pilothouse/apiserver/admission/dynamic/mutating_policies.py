@@ -215,7 +215,7 @@ class MutatingAdmissionPolicy(Plugin):
                 mutated = await mutation.apply(activation, copy.deepcopy(obj), info)
             if info is not write.info:
                 mutated = await convert(self._core, info, write.info, mutated)
-            changed |= replace_object(self._core, write, mutated)
+            changed |= replace_object(self._core, write, mutated, strict=mutation.is_json_patch)
         return changed
 
     @contextmanager

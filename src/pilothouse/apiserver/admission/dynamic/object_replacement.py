@@ -13,14 +13,14 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.serializers.omitempty import drop_empty
 from pilothouse.machinery.bodies import DecodeError, decode_body
-from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.go_text import compact_json, quote
 
 _SCHEME = '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
 
 
-def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool:
+def replace_object(core: Core, write: AdmissionAttributes, mutated: Any, *, strict: bool = False) -> bool:
     """Replace the content of ``write.obj`` in place by ``mutated``: decoded, pruned and defaulted. ``managedFields``
-    are kept.
+    are kept. ``strict``: unknown fields of built-in kinds are errors, as after JSON patches of policies.
 
     Returns whether the object has changed. An object that cannot be decoded is an internal error with the decoder's
     message, as upstream.
@@ -29,7 +29,7 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
     assert obj is not None, "only writes with an object are mutated"
     # A subresource can have another kind than its resource (pods/eviction).
     kind, api_version = obj["kind"], obj["apiVersion"]
-    document = _decoded(mutated, kind, api_version, info.custom if kind == info.kind else None)
+    document = _decoded(mutated, kind, api_version, info.custom if kind == info.kind else None, strict=strict)
     if kind == info.kind:
         document = without_zero_structs(core, info, document, obj)
     original = copy.deepcopy(obj)
@@ -55,10 +55,13 @@ def replace_object(core: Core, write: AdmissionAttributes, mutated: Any) -> bool
     return obj != original
 
 
-def _decoded(mutated: Any, kind: str, api_version: str, custom: Any) -> Object:
+def _decoded(mutated: Any, kind: str, api_version: str, custom: Any, *, strict: bool) -> Object:
     if custom is not None:
         if not isinstance(mutated, dict) or not isinstance(mutated.get("metadata", {}), dict):
             raise errors.internal("the patched object is not an object")
+        if strict and not mutated.get("kind"):
+            text = compact_json(msgspec.json.decode(msgspec.json.encode(mutated)), in_order=True)
+            raise errors.internal(f"Object 'Kind' is missing in '{text}'")
         try:
             custom.prune(mutated)
         except DecodeError as error:
@@ -78,8 +81,12 @@ def _decoded(mutated: Any, kind: str, api_version: str, custom: Any) -> Object:
             raise errors.internal("the patched object is not an object")
         return mutated
     try:
-        document = decode_body(msgspec.json.encode(mutated), definition).document
-        drop_empty(document, definition)
-        return document
+        # The patch library has sorted the members of everything that it has touched.
+        encoded = msgspec.json.encode(mutated, order="deterministic" if strict else None)
+        decoded = decode_body(encoded, definition)
     except DecodeError as error:
         raise errors.internal(str(error)) from None
+    if strict and decoded.strict_errors:
+        raise errors.internal(f"strict decoding error: {', '.join(decoded.strict_errors)}")
+    drop_empty(decoded.document, definition)
+    return decoded.document
