@@ -35,7 +35,7 @@ class Client:
             "headers": [(name.encode(), value.encode()) for name, value in sent.items()],
             "extensions": {AUTHENTICATED: self._authenticated},
         }
-        self.asked = False
+        self.has_read = False
         self.logged_in = False
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
@@ -55,7 +55,7 @@ class Client:
         self.logged_in = True
 
     async def _receive(self) -> dict[str, Any]:
-        self.asked = True
+        self.has_read = True
         return await self._body.get()
 
     async def _send(self, message: Any) -> None:
@@ -97,7 +97,7 @@ async def test_body_is_not_read(
 ) -> None:
     sender = client(world, method, target, headers, length)
     await sender.work
-    assert (sender.status, sender.asked) == (status, False)
+    assert (sender.status, sender.has_read) == (status, False)
 
 
 @pytest.mark.parametrize("authorization", ["RBAC", "AlwaysAllow"])

@@ -75,12 +75,12 @@ class Server:
     def __init__(self, documents: Mapping[str, object], content_type: str = "application/json") -> None:
         self.documents = documents
         self.content_type = content_type
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def request(
         self, method: str, target: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> wire.Response:
-        self.asked.append(target)
+        self.requests.append(target)
         await asyncio.sleep(0.01)
         if "metrics" in target:
             raise error_of(503, b"")
@@ -98,7 +98,7 @@ class Server:
 )
 async def test_aggregated_and_unaggregated_discovery_agree(server: Server, requests: int) -> None:
     result = await discover(server)
-    assert len(server.asked) == requests
+    assert len(server.requests) == requests
     assert [version.name for version in result.versions] == ["v1", "apps/v1", "apps/v1beta2"]
     assert list(result.failures) == ["metrics.k8s.io/v1beta1"], "what is missing is named, the rest is there"
     preferred = {resource.group_resource: resource.version for resource in result.preferred_resources()}
@@ -157,12 +157,12 @@ async def test_mapper_caches_discovery_until_reset() -> None:
     result = await asyncio.gather(*others)
     assert {resource.name for resource in result if resource is not None} == {"replicasets"}
     assert await mapper.kind_for("example.org/v1", "Thing") is None
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
     with pytest.raises(LookupError, match="stale"):
         await mapper.resource_for("metrics.k8s.io/v1beta1", "PodMetrics")
     mapper.reset()
     await mapper.resource_for("v1", "Pod")
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
 
 
 async def test_discovery_started_before_a_reset_is_not_cached() -> None:
@@ -178,14 +178,14 @@ async def test_discovery_started_before_a_reset_is_not_cached() -> None:
     server.documents = {"/api": CORE, "/apis": NAMED}
     assert await after is not None
     assert await mapper.resource_for("apps/v1", "ReplicaSet") is not None
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
 
 
 async def test_failed_discovery_is_retried() -> None:
     class Flaky(Server):
         async def request(self, method: str, target: str, **more: Any) -> wire.Response:
-            if len(self.asked) < 2:
-                self.asked.append(target)
+            if len(self.requests) < 2:
+                self.requests.append(target)
                 raise error_of(503, b"")
             return await super().request(method, target, **more)
 

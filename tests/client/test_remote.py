@@ -48,7 +48,7 @@ async def read_whole(transport: RemoteTransport) -> bytes:
 
 
 async def test_request_and_response_are_transferred_completely() -> None:
-    async with serving(lambda asked: asked.answer(b'{"b":2}', status=201, headers="X-A: 1\r\nX-A: 2\r\n")) as pair:
+    async with serving(lambda request: request.answer(b'{"b":2}', status=201, headers="X-A: 1\r\nX-A: 2\r\n")) as pair:
         server, transport = pair
         response = await transport.request(POST)
         assert (response.status, response.body, response.headers["x-a"]) == (201, b'{"b":2}', "1, 2")
@@ -205,14 +205,14 @@ async def test_informational_response_is_skipped() -> None:
 
 
 async def test_connection_close_is_respected() -> None:
-    async with serving(lambda asked: asked.answer(headers="Connection: close\r\n")) as (server, transport):
+    async with serving(lambda request: request.answer(headers="Connection: close\r\n")) as (server, transport):
         await transport.request(POST)
         await transport.request(POST)
         assert len(server.connections) == 2
 
 
 async def test_cancelled_request_releases_its_slot() -> None:
-    async with serving(lambda asked: asked.answer() if asked.target == "/b" else None, max_connections=1) as pair:
+    async with serving(lambda request: request.answer() if request.target == "/b" else None, max_connections=1) as pair:
         _, transport = pair
         first = asyncio.ensure_future(transport.request(wire.Request("GET", "/a")))
         waiting = asyncio.ensure_future(transport.request(wire.Request("GET", "/c")))
@@ -323,7 +323,7 @@ async def test_closed_transport_fails_pending_and_new_requests() -> None:
 
 
 async def test_watch_connecting_during_close_leaves_no_connection() -> None:
-    async with serving(lambda asked: asked.answer(b"{}")) as (server, transport):
+    async with serving(lambda request: request.answer(b"{}")) as (server, transport):
         watch = asyncio.ensure_future(transport.open(GET))
         await asyncio.sleep(0)
         await transport.close()

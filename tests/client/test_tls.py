@@ -278,7 +278,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.real_loop(timeout=20)
 async def test_rejecting_proxy_error_quotes_its_response() -> None:
-    async with ScriptedServer(lambda asked: asked.answer(status=407)) as proxy:
+    async with ScriptedServer(lambda request: request.answer(status=407)) as proxy:
         way = parse_proxy(f"http://127.0.0.1:{proxy.port}", "test")
         transport = RemoteTransport(parse_endpoint("https://api.invalid", "test"), Env(), proxy=way)
         with pytest.raises(ConnectFailed, match=r"did not open a tunnel to api.invalid: it answered 'HTTP/1.1 407"):

@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 class ConversionWebhook:
-    """Serves from ``__enter__`` to ``__exit__``. ``answer`` creates the response, and may be replaced; ``asked`` has
+    """Serves from ``__enter__`` to ``__exit__``. ``answer`` creates the response, and may be replaced; ``requests`` has
     the requested conversions: names of objects and their new versions."""
 
     def __init__(self, directory: Path) -> None:
@@ -28,14 +28,14 @@ class ConversionWebhook:
         pair.save(directory / "webhook.crt", directory / "webhook.key")
         self.ca_bundle = base64.b64encode(authority.certificate).decode()
         self.answer: Callable[[Object], Object] = good
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 review = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 wanted = review["request"]["desiredAPIVersion"].rpartition("/")[2]
-                hook.asked += [(obj["metadata"]["name"], wanted) for obj in review["request"]["objects"]]
+                hook.requests += [(obj["metadata"]["name"], wanted) for obj in review["request"]["objects"]]
                 response = hook.answer(review["request"])
                 body = json.dumps({**review, "response": response}, separators=(",", ":")).encode()
                 self.send_response(200)

@@ -143,8 +143,8 @@ class Session:
         until(lambda: self._converts(path), "the old address is called")
 
     def _converts(self, path: str) -> bool:
-        del self._webhook.asked[:]
-        return self._reading.raw(path)[0] == 200 and bool(self._webhook.asked)
+        del self._webhook.requests[:]
+        return self._reading.raw(path)[0] == 200 and bool(self._webhook.requests)
 
     def _storage_version(self) -> None:
         kubectl = self._kubectl
@@ -157,18 +157,18 @@ class Session:
         self._note("mixed v1", "get", "things.v1.example.com")
         self._note("mixed v2", "get", "things.v2.example.com")
         kubectl("patch", "things.v2.example.com", "a", "--type=merge", "-p", "{}")
-        del self._webhook.asked[:]
+        del self._webhook.requests[:]
         self._note("migrated", "get", "things.v2.example.com", "a", "-o", "jsonpath={.spec}")
-        assert ("a", "v2") not in self._webhook.asked, "it is stored in v2 by now"
+        assert ("a", "v2") not in self._webhook.requests, "it is stored in v2 by now"
         self._note("migrated v1", "get", "things.v1.example.com", "a", "-o", "jsonpath={.spec}")
 
     def _stores_v2(self) -> bool:
         # Watch caches of the real server request conversions at any time: to v1, if objects are stored in v2.
-        del self._webhook.asked[:]
+        del self._webhook.requests[:]
         self._kubectl("create", "-f", "-", stdin=v2_thing("probe"))
         self._kubectl("get", "things.v2.example.com", "probe")
         self._kubectl("delete", "things.v2.example.com", "probe")
-        return ("probe", "v2") not in self._webhook.asked
+        return ("probe", "v2") not in self._webhook.requests
 
     def _note(self, title: str, *arguments: str, stdin: Object | None = None, fails: bool = False) -> None:
         assert title not in self.seen, title

@@ -15,11 +15,11 @@ Answer = Callable[[str, str, Any], tuple[int, Any]]
 
 
 class Scripted:
-    """A ``wire.Transport``. ``asked`` are the requests; while ``down`` connections are refused."""
+    """A ``wire.Transport``. ``requests`` are the requests; while ``down`` connections are refused."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self.asked: list[tuple[str, str, Any]] = []
+        self.requests: list[tuple[str, str, Any]] = []
         self.down = False
 
     def client(self, env: Env) -> Client:
@@ -27,7 +27,7 @@ class Scripted:
 
     async def request(self, request: wire.Request) -> wire.Response:
         body = msgspec.json.decode(request.body) if request.body else None
-        self.asked.append((request.method, request.target, body))
+        self.requests.append((request.method, request.target, body))
         if self.down:
             raise ConnectionRefused("connection refused by nobody")
         status, document = self._answer(request.method, request.target, body)

@@ -29,10 +29,10 @@ async def test_token_reviews_are_cached(env: Env) -> None:
     for _time in range(3):
         assert await tokens.user("good") == User(username="reader", uid="7", groups=("staff",))
         assert await tokens.user("bad") is None
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
     await asyncio.sleep(10)
     await tokens.user("good")
-    assert len(server.asked) == 3
+    assert len(server.requests) == 3
 
 
 async def test_unreachable_api_server_is_an_error_and_not_cached(env: Env) -> None:
@@ -51,13 +51,13 @@ async def test_transient_errors_are_retried(env: Env) -> None:
     server = Scripted(lambda *asked: refusals.pop() if refusals else review(*asked))
     tokens = TokenReviews(env, server.client(env), cache_seconds=10)
     assert await tokens.user("good") is not None
-    assert len(server.asked) == 4
+    assert len(server.requests) == 4
     # 0.5, 0.75 and 1.125 s, each up to a fifth longer.
     assert 2.375 <= env.monotonic() <= 2.375 * 1.2
     refusals.extend([status(500, "InternalError")] * 9)
     with pytest.raises(ReviewFailed):
         await tokens.user("other")
-    assert len(server.asked) == 9, "five tries are enough"
+    assert len(server.requests) == 9, "five tries are enough"
 
 
 async def test_review_with_an_error_is_not_cached(env: Env) -> None:
@@ -66,7 +66,7 @@ async def test_review_with_an_error_is_not_cached(env: Env) -> None:
     for _time in range(2):
         with pytest.raises(ReviewFailed, match="the issuer is away"):
             await tokens.user("good")
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def authorizer(env: Env, server: Scripted | None, **changes: Any) -> Authorizer:
@@ -91,9 +91,9 @@ async def test_authorization(env: Env) -> None:
     for path in ("/healthz", "/livez", "/open/", "/open/more"):
         assert await allows(ANONYMOUS, "get", path), path
     assert await allows(User(username="x", groups=("system:masters",)), "delete", "/anything")
-    assert server.asked == [], "nobody had to be asked for these"
+    assert server.requests == [], "nobody had to be asked for these"
     assert await allows(READER, "get", "/metrics")
-    assert server.asked[0][2]["spec"] == {
+    assert server.requests[0][2]["spec"] == {
         "user": "reader",
         "uid": "7",
         "groups": ["staff"],
@@ -113,7 +113,7 @@ async def test_allowed_and_denied_reviews_have_separate_ttls(env: Env) -> None:
         await judge.review(READER, "get", "/metrics")
         await judge.review(READER, "get", "/configz")
         await asyncio.sleep(1)
-    paths = [body["spec"]["nonResourceAttributes"]["path"] for _method, _target, body in server.asked]
+    paths = [body["spec"]["nonResourceAttributes"]["path"] for _method, _target, body in server.requests]
     assert paths == ["/metrics", "/configz", "/configz"]
 
 
@@ -122,7 +122,7 @@ async def test_long_attributes_are_not_cached(env: Env) -> None:
     judge = authorizer(env, server)
     for _time in range(2):
         await judge.review(READER, "get", f"/{'x' * 10_000}")
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 async def test_failed_review_is_an_error_and_not_cached(env: Env) -> None:

@@ -56,13 +56,13 @@ async def test_existing_account_only_gets_a_token_request(env: Env) -> None:
     token, seconds = await ServiceAccountToken(env, server.client(env), "gc").issue()
     assert token == "t"
     assert 0.95 * 2880 - 2 <= seconds <= 2880 + 2, "a fifth of its life is left when it is renewed, or a little more"
-    assert [(m, t) for m, t, _ in server.asked] == [("GET", f"{ACCOUNTS}/gc"), ("POST", f"{ACCOUNTS}/gc/token")]
+    assert [(m, t) for m, t, _ in server.requests] == [("GET", f"{ACCOUNTS}/gc"), ("POST", f"{ACCOUNTS}/gc/token")]
 
 
 async def test_missing_account_and_namespace_are_created(env: Env) -> None:
     server = Scripted(World(env, namespace=False, account=False))
     await ServiceAccountToken(env, server.client(env), "gc").issue()
-    assert [(m, t) for m, t, _ in server.asked] == [
+    assert [(m, t) for m, t, _ in server.requests] == [
         ("GET", f"{ACCOUNTS}/gc"),
         ("GET", "/api/v1/namespaces/kube-system"),
         ("POST", "/api/v1/namespaces"),
@@ -113,7 +113,7 @@ async def test_account_is_created_before_its_first_request_and_the_token_lazily(
     clients = connected(env, World(env, account=False))
     for _controller in range(2):
         await clients.for_controller("gc", qps=20, burst=30, fence=None)
-    assert [(m, t) for m, t, _ in SERVERS.pop(env).asked] == [
+    assert [(m, t) for m, t, _ in SERVERS.pop(env).requests] == [
         ("GET", f"{ACCOUNTS}/gc"),
         ("GET", "/api/v1/namespaces/kube-system"),
         ("POST", ACCOUNTS),
@@ -149,7 +149,7 @@ async def test_account_creation_requests_are_upstreams(env: Env, account: str) -
     await clients.for_controller(account, qps=20, burst=30, fence=None)
     if identities[-1].resource == "serviceaccounts/token":
         await ServiceAccountToken(env, SERVERS[env].client(env), account).issue()
-    ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).asked]
+    ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).requests]
     theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in identities]
     assert ours[:3] == theirs[:3]
     assert set(ours) == set(theirs)

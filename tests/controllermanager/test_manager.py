@@ -73,14 +73,14 @@ class Factory:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.asked: list[tuple[str, float, int, bool]] = []
+        self.requests: list[tuple[str, float, int, bool]] = []
 
     def shared(self, suffix: str, *, qps: float, burst: int, fence: Any = None) -> Client:
-        self.asked.append((suffix, qps, burst, fence is not None))
+        self.requests.append((suffix, qps, burst, fence is not None))
         return self.client
 
     async def for_controller(self, name: str, *, qps: float, burst: int, fence: Any) -> Client:
-        self.asked.append((f"controller {name}", qps, burst, fence is not None))
+        self.requests.append((f"controller {name}", qps, burst, fence is not None))
         return self.client
 
 
@@ -186,9 +186,9 @@ async def test_leader_clients_are_fenced_and_have_separate_rate_limits(env: Env)
         group.start(manager.run())
         await manager.leading.wait()
         group.cancel()
-    fenced = {name for name, _qps, _burst, is_fenced in factory.asked if is_fenced}
-    assert ("leader-election", 20.0, 30, False) in factory.asked
-    assert ("controller a", 40.0, 3000, True) in factory.asked
+    fenced = {name for name, _qps, _burst, is_fenced in factory.requests if is_fenced}
+    assert ("leader-election", 20.0, 30, False) in factory.requests
+    assert ("controller a", 40.0, 3000, True) in factory.requests
     assert "metadata-informers" in fenced
 
 
@@ -375,7 +375,7 @@ async def test_service_account_token_controller_starts_first_with_the_managers_i
         group.start(manager.run())
         await asyncio.sleep(1)
         assert Probe.log == ["serviceaccount-token-controller runs", "a runs"]
-        requested_names = [name for name, *_ in factory.asked]
+        requested_names = [name for name, *_ in factory.requests]
         assert requested_names[-2:] == ["serviceaccount-token-controller", "controller a"]
         group.cancel()
 

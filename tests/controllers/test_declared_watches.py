@@ -40,7 +40,7 @@ class Recording(InformerFactory):
 
     def __init__(self, client: Client, env: Env) -> None:
         super().__init__(client, env)
-        self.asked: set[Selection] = set()
+        self.requests: set[Selection] = set()
 
     def informer(
         self,
@@ -52,7 +52,7 @@ class Recording(InformerFactory):
         keep_raw: bool = False,
         offer: bool = True,
     ) -> SharedInformer[T]:
-        self.asked.add((kind, namespace, label_selector, field_selector, keep_raw))
+        self.requests.add((kind, namespace, label_selector, field_selector, keep_raw))
         return super().informer(
             kind,
             namespace=namespace,
@@ -87,6 +87,6 @@ async def test_watched_resources_are_the_declared_ones(env: Env, descriptor: Des
     )
     later = LATER.get(descriptor.name, set())
     expected = {declared(watch) for watch in descriptor.watches if watch.kind.resource not in later}
-    assert informers.asked == expected
+    assert informers.requests == expected
     if not descriptor.watches_discovered:
-        assert not metadata.asked
+        assert not metadata.requests

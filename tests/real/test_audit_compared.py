@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.programs import pilothouse, until
-from tests.real.audit_session import LEVELS, POLICY, TOKENS, Asked, run
+from tests.real.audit_session import LEVELS, POLICY, TOKENS, AuditedRequest, run
 from tests.real_cluster import running
 
 pytestmark = pytest.mark.real(cluster="own")
@@ -24,7 +24,7 @@ Events = dict[str, list[Event]]
 class Session(NamedTuple):
     """Requests, responses, and the audit events by Audit-ID."""
 
-    answers: dict[str, tuple[Asked, int]]
+    answers: dict[str, tuple[AuditedRequest, int]]
     events: Events
 
 
@@ -68,11 +68,11 @@ class Difference(NamedTuple):
     """Where the releases differ: in these fields of these requests' events, or in all of them."""
 
     why: str
-    applies: Callable[[Asked, int], bool]
+    applies: Callable[[AuditedRequest, int], bool]
     fields: frozenset[str] = frozenset()
 
 
-def _has(path: str, method: str = "") -> Callable[[Asked, int], bool]:
+def _has(path: str, method: str = "") -> Callable[[AuditedRequest, int], bool]:
     return lambda one, _code: path in one.path and method in ("", one.method)
 
 
@@ -140,7 +140,7 @@ def _scrubbed(value: Any, without: frozenset[str]) -> Any:
     return value
 
 
-def _compared(event: Event, one: Asked, code: int) -> Event:
+def _compared(event: Event, one: AuditedRequest, code: int) -> Event:
     fields = frozenset[str]().union(*(known.fields for known in DIFFERENCES if known.applies(one, code)))
     remaining: Event = {}
     for key, value in event.items():
@@ -155,7 +155,7 @@ def _compared(event: Event, one: Asked, code: int) -> Event:
     return {key: value for key, value in remaining.items() if key not in fields and value not in (None, {}, [])}
 
 
-def _same_requests(sessions: tuple[Session, Session]) -> Iterator[tuple[str, Asked, int]]:
+def _same_requests(sessions: tuple[Session, Session]) -> Iterator[tuple[str, AuditedRequest, int]]:
     real, ours = sessions
     for audit_id, (one, code) in ours.answers.items():
         if any(not known.fields and known.applies(one, code) for known in DIFFERENCES):

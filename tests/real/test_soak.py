@@ -38,12 +38,12 @@ pytestmark = [
 ]
 
 SETS, FEWER_SETS = 200, 100
-"""In a short run fewer: they are created, scaled and deleted in the same ways, and most of its time was their pods'."""
+"""A short run has fewer, with the same changes: most of its time is spent on their pods."""
 NODES = [f"soak-{number}" for number in range(6)]
 RESTARTS = 2
 SECONDS = 10.0
-"""Of changes. As much again passes until all is well: after an outage each reflector looks again up to a minute later,
-that is upstream's backoff, and every API server's start takes its time."""
+"""Duration of the changes. Recovery takes as long again: after an outage each reflector waits up to a minute
+(upstream's backoff), and each API server has to start."""
 ACQUIRED = "Successfully acquired lease"
 EXPECTED = "|".join(
     [
@@ -53,43 +53,44 @@ EXPECTED = "|".join(
         "Connection reset by peer",
         "connection refused",
         r" not found\\?\"",
-        # A pod was given up while the garbage collector took the same owner off it; upstream's patch and answer, and
-        # the next look finds nothing to do.
+        # A pod was released while the garbage collector removed the same owner reference. Upstream sends the same
+        # patch; the next sync has nothing to do.
         "is invalid: .*ownerReferences.apiVersion",
-        # An orphan was adopted by somebody else while the watch that would have shown it was broken: upstream's patch
-        # and its error, repeated until the cache has the new state.
+        # An orphan was adopted by another controller during a broken watch. As upstream, the patch is repeated until
+        # the cache has the new state.
         "is invalid: .*Only one reference can have Controller set to true",
-        # Its owner was deleted while the watch that would have shown it was broken.
+        # The owner was deleted during a broken watch.
         "can't adopt .* has just been deleted at",
         # A pod was deleted during its patch: this server does not return "not found" then.
         'Precondition failed: UID in precondition: [-0-9a-f]+, UID in object meta: "',
-        # Its node was silent, and somebody else wrote its status first.
+        # The pod of a silent node was written by another client first.
         "Failed to mark a pod NotReady.* the object has been modified",
-        # A renewal was still under way when its connection was cut, and was stored after the lock had been read again.
+        # The connection was cut during a renewal, which was stored after the lock had been read again.
         "Failed to update lock.* the object has been modified",
-        # An API server that has just started does not list all its groups yet. Discovery at that time is incomplete
-        # until the next look, half a minute later.
+        # An API server that has just started does not list all groups yet. The discovery that was read from it is
+        # incomplete until the next refresh, half a minute later.
         "Cannot look up the kind of an object or of its owner.*unable to get REST mapping for apps/v1/",
-        # A thousand events wait at most (upstream's number), and after a long outage every pod has one.
+        # At most a thousand events are queued (as upstream), and after a long outage every pod has one.
         "too many queued events, dropped event",
     ]
 )
-"""What managers may complain of at any time: connections are cut, and objects changed under their hands."""
+"""Errors and warnings that are expected at any time, because connections are cut and objects change concurrently."""
 
-SETTLE_SECONDS = 180.0
-"""At most: a minute of backoff, and what a busy machine adds."""
+RECOVERY_SECONDS = 180.0
+"""The maximum for recovery: a minute of backoff, and reserve for other load."""
 RECORDERS = 3
-"""Event recorders that are full (4,096 entries, upstream's number) after so many sets that came and went: those of
-ReplicaSets, DaemonSets and node lifecycle. Full, each has 8,200 objects and 5.6 MB."""
+"""Event recorders whose correlators are full (4,096 entries, as upstream) after the run: those of ReplicaSets,
+DaemonSets and node lifecycle. A full one has 8,200 objects and takes 5.6 MB."""
 ROTATE_SECONDS = 17.0
 PAUSE_SECONDS = 0.02
-"""Between two acts."""
+"""Between two changes."""
 
 BRIEF = ("--leader-elect-lease-duration=7s", "--leader-elect-renew-deadline=6s", "--leader-elect-retry-period=1s")
-"""For managers that will be killed."""
+"""Flags of managers that are killed."""
 
 PATIENT = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=80s", "--leader-elect-retry-period=1s")
-"""For those that stay: a busy machine may take longer than upstream's ten seconds to start an API server."""
+"""Flags of managers that keep running: under load an API server may take longer to start than upstream's ten
+seconds."""
 
 AUDIT = f"""\
 apiVersion: audit.k8s.io/v1
@@ -109,7 +110,7 @@ rules:
 
 @dataclass
 class SoakCluster:
-    """A cluster with nodes and a scheduler, and the way to it that managers take."""
+    """A cluster with nodes and a scheduler, and the relay through which managers connect."""
 
     cluster: RealCluster
     relay: Relay
@@ -117,7 +118,7 @@ class SoakCluster:
     audit: Path
 
     def created(self) -> Counter[str]:
-        """How many pods were created for each set, by the API server's own record."""
+        """The number of created pods by owner, from the audit log."""
         return Counter(
             event["requestObject"]["metadata"]["ownerReferences"][0]["name"]
             for event in self._answered(201)
@@ -125,10 +126,10 @@ class SoakCluster:
         )
 
     def forbidden(self) -> list[tuple[datetime.datetime, str]]:
-        """When the managers were refused, and what, by the API server's own record.
+        """The times and requests for which managers were forbidden, from the audit log.
 
-        Its clock is that of this test; the managers' counters rise when they have read the answer, which may be much
-        later on a busy machine.
+        It has the clock of this test. The managers' counters increase when the response is read, which may be much
+        later under load.
         """
         return [
             (
@@ -153,7 +154,7 @@ def soak_cluster(tmp_path: Path) -> Iterator[SoakCluster]:
     policy, audit = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(AUDIT)
     delays = ["--pod-start-delay=50ms", "--pod-stop-delay=50ms"]
-    # One file, however large.
+    # The audit log is not rotated.
     with running(
         [f"--audit-policy-file={policy}", f"--audit-log-path={audit}", "--audit-log-maxsize=10000"]
     ) as cluster:
@@ -176,12 +177,12 @@ class _Outage:
 
     since: datetime.datetime
     ready: datetime.datetime
-    """When it called itself ready."""
+    """When the new API server became ready."""
     reported: datetime.datetime
-    """When managers will have reported it."""
+    """The end of the time in which managers log it."""
 
     def covers(self, at: str) -> bool:
-        """Whether a line with that time in its head may be about it."""
+        """Whether a log line of this time may be caused by the outage."""
         return f"{self.since:%H:%M:%S.%f}" <= at <= f"{self.reported:%H:%M:%S.%f}"
 
 
@@ -194,14 +195,14 @@ class Soak:
         self.identity = Identity(soak_cluster.cluster, soak_cluster.directory, soak_cluster.relay.port)
         self.managers: list[Manager] = []
         self.unknown = 0
-        """How often managers that have ended were unauthorized, except at the start of API servers."""
+        """The number of 401 responses to managers that have ended, except during the start of API servers."""
         self.restarts = 0
         self._outages: list[_Outage] = []
         self._rng = random.Random(seed)
         self._rotate_at = time.monotonic() + ROTATE_SECONDS
 
     def start(self, lease: tuple[str, ...], stack: contextlib.ExitStack) -> Manager:
-        """One more manager."""
+        """Start another manager."""
         manager = Manager(self.soak_cluster.directory, self.identity, lease, f"manager-{len(self.managers)}")
         stack.enter_context(manager.program)
         self.managers.append(manager)
@@ -215,61 +216,61 @@ class Soak:
             self._rotate_in_time()
             time.sleep(PAUSE_SECONDS)
 
-    def trouble(self, seconds: float, restarts: int) -> None:
+    def work_with_faults(self, seconds: float, restarts: int) -> None:
         """Churn for this many seconds, while API servers are stopped and connections are cut."""
         for _ in range(restarts):
             end = time.monotonic() + seconds / restarts
             while time.monotonic() < end:
                 self.work(min(self._rng.uniform(0.5, 4), end - time.monotonic()))
-                # Mostly watches; now and then anything, requests under way too.
+                # Mostly watches; sometimes all connections, including those with requests in flight.
                 self.soak_cluster.relay.cut(self._rng, self._rng.random(), quiet=self._rng.random() < 0.75)
             self.restart_api_server()
 
-    def settle(self, description: str) -> None:
+    def wait_until_desired(self, description: str) -> None:
         """Wait until the desired state is reached, and is stable."""
-        began = time.monotonic()
+        started_at = time.monotonic()
         self.churn.finish(self._rotate_in_time)
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + RECOVERY_SECONDS
         for _ in range(2):
             while problems := self.churn.problems():
                 text = "\n".join(problems[:40])
-                assert time.monotonic() < deadline, f"{description}, {len(problems)} things are wrong:\n{text}"
+                assert time.monotonic() < deadline, f"{description}, {len(problems)} differences:\n{text}"
                 self._rotate_in_time()
                 time.sleep(0.3)
             time.sleep(1)
-        log(f"{description}, all was well after {time.monotonic() - began:.0f} s")
+        log(f"{description}, all as desired after {time.monotonic() - started_at:.0f} s")
 
     def kill(self, leader: Manager) -> None:
         """Kill the leader without a graceful shutdown."""
-        self.unknown += leader.unknown()  # they would be lost with it
+        self.unknown += leader.unknown()  # its counter is lost with the process
         leader.program.kill()
 
     def restart_api_server(self) -> None:
-        """Mostly a crash, now and then an orderly stop."""
+        """Restart the API server: three times out of four after SIGKILL, else after SIGTERM."""
         alive = [manager for manager in self.managers if manager.program.code is None]
-        before = sum(manager.unknown() for manager in alive)
+        old_count = sum(manager.unknown() for manager in alive)
         since = _now()
         self.soak_cluster.cluster.stop_api_server(kill=self.restarts % 4 != 1)
         self._rotate()
         self.soak_cluster.cluster.start_api_server()
         ready = _now()
         time.sleep(1)
-        self.unknown -= sum(manager.unknown() for manager in alive) - before
+        self.unknown -= sum(manager.unknown() for manager in alive) - old_count
         self._outages.append(_Outage(since, ready, _now()))
         memory = ", ".join(manager.measure().words for manager in alive)
-        log(f"{self.churn.done.total()} acts; no API server for {(ready - since).total_seconds():.1f} s; {memory}")
+        log(f"{self.churn.done.total()} changes; no API server for {(ready - since).total_seconds():.1f} s; {memory}")
         self.restarts += 1
 
     def created_twice(self) -> Counter[str]:
-        """Sets for which more pods were created than anything that was done to them can account for, and how many."""
+        """The number of pods of each owner that were created in excess of what the changes require."""
         return self.soak_cluster.created() - self.churn.worth
 
     def forbidden(self) -> list[str]:
-        """What managers were not allowed to do.
+        """Forbidden requests of managers.
 
-        An API server answers before its authorizer has read any role, and forbids everything to everybody but the
-        administrator; that it has not read them yet is why it does not call itself ready. What it refuses then is
-        nobody's fault. A refusal by admission (``decision`` is ``allow``) would be somebody's at any time.
+        An API server that is not ready yet serves before its authorizer has read the roles, and forbids everything to
+        everybody but the administrator. Such responses are ignored. Rejections by admission (``decision`` is ``allow``)
+        are not.
         """
         return [
             f"{at:%X.%f} {line}"
@@ -286,7 +287,7 @@ class Soak:
         self._rotate_at = time.monotonic() + ROTATE_SECONDS
 
     def unexpected(self, log: str) -> list[str]:
-        """Lines of a manager's log that nothing in this test accounts for."""
+        """Lines of a manager's log that are neither expected nor caused by an outage."""
         result = re.findall(
             r"^.*(?:Traceback|panic|never retrieved|was destroyed|lost the lease).*$", log, re.MULTILINE
         )
@@ -298,12 +299,12 @@ class Soak:
 
 
 def _now() -> datetime.datetime:
-    """With its time zone, that of the logs."""
+    """The current time, in the time zone of the logs."""
     return datetime.datetime.now().astimezone()
 
 
 def log(description: str) -> None:
-    """Something for ``-s`` to show."""
+    """Print progress, which ``pytest -s`` shows."""
     print(f"{time.strftime('%X')} {description}", flush=True)
 
 
@@ -329,26 +330,26 @@ def test_cluster_converges_after_long_churn_without_leaks(
         standby = run.start(PATIENT, stack)
         managers = leader, standby
         # A relist of everything takes most memory: the first one is part of the warm-up.
-        run.trouble(seconds * 0.8 / restarts, restarts=1)
-        run.settle("After leaders were killed")
+        run.work_with_faults(seconds * 0.8 / restarts, restarts=1)
+        run.wait_until_desired("After leaders were killed")
         before = [manager.measure() for manager in managers]
-        run.trouble(seconds * 0.8 / restarts * (restarts - 1), restarts=restarts - 1)
-        run.settle("After API servers restarted")
+        run.work_with_faults(seconds * 0.8 / restarts * (restarts - 1), restarts=restarts - 1)
+        run.wait_until_desired("After API servers restarted")
         after: list[Measures] = []
 
-        def nobody_has_more_tasks() -> bool:
+        def no_manager_has_more_tasks() -> bool:
             # The rest of this measurement is asserted, too, since the next one may have requests in flight again.
             after[:] = [manager.measure() for manager in managers]
             return not any(last.tasks - first.tasks for first, last in zip(before, after, strict=True))
 
-        until(nobody_has_more_tasks, "no manager has more tasks than before", 60)
+        until(no_manager_has_more_tasks, "no manager has more tasks than before", 60)
         serving = [ssl.get_server_certificate(("127.0.0.1", manager.port)) for manager in managers]
         run.churn.clear()
         until(lambda: not run.churn.leftovers(), "nothing is left", 60)
         unknown = run.unknown + sum(manager.unknown() for manager in managers)
         assert [manager.program.stop() for manager in managers] == [0, 0]
     created, twice = soak_cluster.created(), run.created_twice()
-    log(f"{run.churn.done.total()} acts: {dict(run.churn.done)}")
+    log(f"{run.churn.done.total()} changes: {dict(run.churn.done)}")
     log(f"{created.total()} pods created, {twice.total()} of them twice")
     log(f"{run.restarts} restarts, {run.identity.rotations} rotations, {kills} leaders killed")
     log(f"{soak_cluster.relay.cuts} cuts, {soak_cluster.relay.unanswered} requests without an answer")

@@ -262,17 +262,17 @@ async def test_hanging_renewal_times_out_after_half_the_deadline(env: Env) -> No
     with pytest.raises(LeadershipLost):
         await running
     assert member.ended == [14.0]
-    assert hanging.asked == ["PUT", "GET"], "five seconds each"
+    assert hanging.requests == ["PUT", "GET"], "five seconds each"
 
 
 class HangingTransport:
     """Never answers."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def request(self, request: wire.Request) -> wire.Response:
-        self.asked.append(request.method)
+        self.requests.append(request.method)
         answer: wire.Response = await asyncio.get_running_loop().create_future()
         return answer
 

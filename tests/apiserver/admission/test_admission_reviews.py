@@ -42,7 +42,7 @@ async def review_of(api: Api, method: str, path: str, body: Any, content_type: s
     hooks = Hooks(api, allow)
     await api.create(VALIDATING, configuration(webhook("v.example.com", rules=[ANYTHING])))
     await api.request(method, path, body, content_type=content_type)
-    return [request for _name, request in hooks.asked]
+    return [request for _name, request in hooks.requests]
 
 
 @cases(
@@ -166,7 +166,7 @@ async def test_mutating_webhooks_see_objects_before_system_fields_are_set(api: A
     await api.create(MUTATING, configuration(webhook()))
     await api.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
     await api.put(f"{CONFIG_MAPS}/c", {"metadata": {"name": "c"}, "data": {"a": "b"}})
-    for _name, request in hooks.asked:
+    for _name, request in hooks.requests:
         assert not {"uid", "creationTimestamp", "resourceVersion"} & request["object"]["metadata"].keys()
 
 
@@ -176,9 +176,9 @@ async def test_pending_deletions_are_not_reviewed_again(api: Api) -> None:
     await api.create(VALIDATING, configuration(webhook(rules=[{**ANYTHING, "resources": ["pods"]}])))
     await api.delete(POD)
     await api.delete(POD)
-    assert len(hooks.asked) == 1
+    assert len(hooks.requests) == 1
     await api.request("DELETE", f"{POD}?gracePeriodSeconds=1")
-    assert len(hooks.asked) == 2
+    assert len(hooks.requests) == 2
 
 
 async def test_unset_structs_are_sent_and_are_no_change(api: Api) -> None:
@@ -188,7 +188,7 @@ async def test_unset_structs_are_sent_and_are_no_change(api: Api) -> None:
     await api.create(MUTATING, configuration(*webhooks))
     deployments = "/apis/apps/v1/namespaces/default/deployments"
     created = await api.create(deployments, DEPLOYMENT)
-    assert [request["object"]["status"] for _name, request in hooks.asked] == [{}, {}]
+    assert [request["object"]["status"] for _name, request in hooks.requests] == [{}, {}]
     await api.delete(f"{MUTATING}/w")
     assert (await api.create(deployments, {**DEPLOYMENT, "metadata": {"name": "e"}})).keys() == created.keys()
 

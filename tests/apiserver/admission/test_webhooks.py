@@ -51,7 +51,7 @@ class Hooks:
     """Responds in place of the network, and records the requests."""
 
     def __init__(self, api: Api, answer: Callable[[str, Object], Object]) -> None:
-        self.asked: list[tuple[str, Object]] = []
+        self.requests: list[tuple[str, Object]] = []
         self._answer = answer
         for plugin in list(api.server.core.admission.plugins):
             if isinstance(plugin, UnconfiguredPlugin):
@@ -63,7 +63,7 @@ class Hooks:
     async def send(self, target: Target, body: bytes) -> tuple[int, bytes]:
         review = json.loads(body)
         name = target.path.partition("?")[0].lstrip("/")
-        self.asked.append((name, review["request"]))
+        self.requests.append((name, review["request"]))
         response = {"uid": review["request"]["uid"], "allowed": True, **self._answer(name, review["request"])}
         status = response.pop("http", 200)
         answer = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response}
@@ -95,7 +95,7 @@ async def test_webhook_receives_the_admission_review(api: Api) -> None:
     _answer, hooks = await posted(api, webhook())
     await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})
     await api.delete(CONFIG_MAPS + "/c")
-    created, updated, deleted = [request for _name, request in hooks.asked]
+    created, updated, deleted = [request for _name, request in hooks.requests]
     uid = created.pop("uid")
     assert len(uid) == 36
     obj = created.pop("object")
@@ -194,7 +194,7 @@ URL = "https://hooks.test:8443/a.example.com?timeout=10s"
 async def test_webhook_responses(api: Api, policy_spec: Object, answer: Object, code: int, message: str) -> None:
     result, hooks = await posted(api, policy_spec, answer=lambda _name, _request: dict(answer))
     if "{uid}" in message:
-        message = message.replace("{uid}", hooks.asked[0][1]["uid"])
+        message = message.replace("{uid}", hooks.requests[0][1]["uid"])
     assert (result.status, result.message) == (code, message)
 
 
@@ -209,7 +209,7 @@ async def test_warnings_reach_the_client(api: Api) -> None:
 
 async def test_dry_run_rejects_webhooks_with_side_effects(api: Api) -> None:
     good, hooks = await posted(api, webhook(), query="?dryRun=All")
-    assert hooks.asked[0][1]["dryRun"] is True
+    assert hooks.requests[0][1]["dryRun"] is True
     answer = await api.get(VALIDATING + "/w")
     # Stored objects may have Some; new ones may not.
     for plugin in api.server.core.admission.plugins:
@@ -233,7 +233,7 @@ async def test_mutating_webhooks_order_and_reinvocation(api: Api) -> None:
     result, hooks = await posted(api, again, never, answer=answer, kind=MUTATING)
     assert result.body["data"] == {"a": "1", "b": "2"}
     assert "nonsense" not in result.body
-    assert [(name, "b" in request["object"]["data"]) for name, request in hooks.asked] == [
+    assert [(name, "b" in request["object"]["data"]) for name, request in hooks.requests] == [
         ("a.example.com", False),
         ("b.example.com", False),
         ("a.example.com", True),
@@ -254,7 +254,7 @@ async def test_scale_of_another_version_is_not_converted(api: Api) -> None:
     await api.create(MUTATING, configuration(webhook(rules=[rule])))
     response = await api.patch(f"{widgets}/w/scale", {"spec": {"replicas": 2}})
     assert (response.status, response.body["spec"]) == (200, {"replicas": 3})
-    assert [request["object"]["kind"] for _name, request in hooks.asked] == ["Scale"]
+    assert [request["object"]["kind"] for _name, request in hooks.requests] == ["Scale"]
 
 
 async def test_connect_options_that_a_webhook_replaces_by_a_list_are_rejected(api: Api) -> None:

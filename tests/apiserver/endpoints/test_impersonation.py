@@ -25,11 +25,11 @@ class Rights:
     """Allows requests by rules, and records them."""
 
     def __init__(self, *rules: Rule) -> None:
-        self.asked: list[Attributes] = []
+        self.requests: list[Attributes] = []
         self._rules = rules
 
     def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
-        self.asked.append(attributes)
+        self.requests.append(attributes)
         return Decision(any(rule.allows(attributes) for rule in self._rules))
 
     def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:

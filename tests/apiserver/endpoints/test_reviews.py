@@ -183,7 +183,7 @@ async def test_reviews_and_token_requests_are_admitted(api: Api) -> None:
         await api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
     ]
     assert [answer.status for answer in answers] == [400] * 5 + [201]
-    kinds = [request["kind"]["kind"] for _name, request in hooks.asked]
+    kinds = [request["kind"]["kind"] for _name, request in hooks.requests]
     assert [answer.message for answer in answers][:5] == [
         'admission webhook "a.example.com" denied the request without explanation'
     ] * 5

@@ -42,7 +42,7 @@ class MetricsServer:
         self.values: dict[str, list[Doc] | Callable[[], list[Doc]]] = {}
         self.versions = versions
         self.preferred = ""
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self._rule = Rule(Answer(NO_SUCH_PAGE), when=self._answer)
         faults.add(self._rule)
 
@@ -58,7 +58,7 @@ class MetricsServer:
             self._rule.action = Answer(_json(body) if self.versions else NO_SUCH_PAGE)
             return True
         query = "&".join(f"{name}={values[0]}" for name, values in sorted(parse_qs(split.query).items()))
-        self.asked.append(f"{parts[3]} {'/'.join(parts[4:])}{'?' if query else ''}{query}")
+        self.requests.append(f"{parts[3]} {'/'.join(parts[4:])}{'?' if query else ''}{query}")
         known = self.values.get("/".join(parts[4:]))
         if known is None:
             self._rule.action = Answer(NO_SUCH_PAGE)

@@ -126,7 +126,7 @@ async def test_custom_and_external_metrics(
     await hpa.autoscale(2, 6, metric)
     await asyncio.sleep(PERIOD + 1)
     assert await hpa.size() == size
-    assert hpa.apis.asked == [metric_name]
+    assert hpa.apis.requests == [metric_name]
     assert await hpa.message("ScalingActive") == (
         f"the HPA was able to successfully calculate a replica count from {name}"
     )
@@ -143,16 +143,16 @@ async def test_custom_metrics_api_version_is_discovered_once_per_period(hpa: Aut
     await hpa.pods(2)
     await hpa.autoscale(1, 5, per_pod("15"))
     await asyncio.sleep(PERIOD + 1)
-    assert hpa.apis.asked[-1].startswith("v1beta1 ")
+    assert hpa.apis.requests[-1].startswith("v1beta1 ")
     hpa.apis.versions = ("v1beta2", "v1beta1")
     await asyncio.sleep(PERIOD)
-    assert hpa.apis.asked[-1].startswith("v1beta2 ")
+    assert hpa.apis.requests[-1].startswith("v1beta2 ")
     hpa.apis.preferred = "v1beta1"
     await asyncio.sleep(PERIOD)
-    assert hpa.apis.asked[-1].startswith("v1beta1 ")
+    assert hpa.apis.requests[-1].startswith("v1beta1 ")
     hpa.apis.preferred, hpa.apis.versions = "v9", ("v9", "v1beta1", "v1beta2")
     await asyncio.sleep(PERIOD)
-    assert hpa.apis.asked[-1].startswith("v1beta1 ")
+    assert hpa.apis.requests[-1].startswith("v1beta1 ")
 
 
 @cases(

@@ -15,13 +15,13 @@ class FaultyBalancers(SimulatedBalancers):
 
     def __init__(self, cloud: SimulatedCloud) -> None:
         super().__init__(cloud.balancers)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.before: dict[str, Fault] = {}
         self.after: dict[str, Fault] = {}
         self.seconds: dict[str, float] = {}
 
     async def _begin(self, operation: str, service: Service) -> None:
-        self.asked.append(f"{operation} {service.metadata.name}")
+        self.requests.append(f"{operation} {service.metadata.name}")
         await asyncio.sleep(self.seconds.get(operation, 0.0))
         self.before.get(operation, _nothing)()
 

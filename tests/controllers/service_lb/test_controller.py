@@ -74,7 +74,7 @@ async def test_load_balancer_is_created_and_deleted(env: Env) -> None:
         assert await service_events(world) == ["Ensuring load balancer", "Ensured load balancer"]
         await wait_for_sync(3600)
         assert len(world.requests()) == 2, "and that is all"
-        assert cloud.faulty.asked == ["ensure web"]
+        assert cloud.faulty.requests == ["ensure web"]
         await world.delete(f"{SERVICES}/web")
         await wait_for_sync()
         assert await world.get(f"{SERVICES}/web") is None
@@ -115,7 +115,7 @@ async def test_services_of_other_types_and_classes_are_ignored(env: Env) -> None
         await wait_for_sync(3600)
         await world.delete(f"{SERVICES}/classy")
         await wait_for_sync()
-        assert cloud.faulty.asked == []
+        assert cloud.faulty.requests == []
         assert world.requests() == []
 
 
@@ -129,7 +129,7 @@ async def test_service_updates_are_sent_to_the_cloud(env: Env) -> None:
         await wait_for_sync()
         (balancer,) = cloud.balancers.values()
         assert balancer.source_ranges == ("192.0.2.0/24",)
-        assert cloud.faulty.asked == ["ensure web"] * 2
+        assert cloud.faulty.requests == ["ensure web"] * 2
         assert await address(world) == ["198.18.0.1"]
 
 
@@ -155,12 +155,12 @@ async def test_cloud_failures_are_retried_with_backoff(env: Env) -> None:
         cloud.faulty.before["ensure"] = times(3, ValueError("no quota"))
         await service(world)
         await wait_for_sync(4)
-        assert cloud.faulty.asked == ["ensure web"]
+        assert cloud.faulty.requests == ["ensure web"]
         assert set(await service_events(world, "SyncLoadBalancerFailed")) == {
             "Error syncing load balancer: failed to ensure load balancer: no quota"
         }
         await wait_for_sync(2 + 10 + 20)
-        assert cloud.faulty.asked == ["ensure web"] * 4
+        assert cloud.faulty.requests == ["ensure web"] * 4
         assert await address(world) == ["198.18.0.1"]
 
 
@@ -179,7 +179,7 @@ async def test_load_balancer_implemented_elsewhere_is_ignored(env: Env) -> None:
         cloud.faulty.before["ensure"] = times(99, ImplementedElsewhere("by another"))
         await service(world)
         await wait_for_sync(600)
-        assert cloud.faulty.asked == ["ensure web"]
+        assert cloud.faulty.requests == ["ensure web"]
         assert await address(world) == []
         assert (await world.must_get(f"{SERVICES}/web"))["metadata"]["finalizers"] == [FINALIZER]
         assert await world.events("SyncLoadBalancerFailed") == []
@@ -242,10 +242,10 @@ async def test_node_changes_update_only_load_balancer_services(env: Env, workers
         assert sorted(value.ports[0][:2] for value in cloud.balancers.values()) == sorted(
             (item, 53) for item in protocols
         )
-        cloud.faulty.asked.clear()
+        cloud.faulty.requests.clear()
         await world.node("n3")
         await wait_for_sync()
-        assert sorted(cloud.faulty.asked) == [f"update s{number}" for number in range(4)]
+        assert sorted(cloud.faulty.requests) == [f"update s{number}" for number in range(4)]
         assert {value.nodes for value in cloud.balancers.values()} == {("n1", "n2", "n3")}
 
 
@@ -307,7 +307,7 @@ async def test_stale_cache_creates_no_load_balancer_for_a_deleted_service(env: E
             await world.node("n3")  # wakes the Service, as its load balancer could not be updated
             await delete_without_finalizer(world)
             await wait_for_sync(60)
-            ensures = [text for text in cloud.faulty.asked if text == "ensure web"]
+            ensures = [text for text in cloud.faulty.requests if text == "ensure web"]
             assert len(ensures) == 1
         await wait_for_sync(60)
         assert cloud.balancers == {}

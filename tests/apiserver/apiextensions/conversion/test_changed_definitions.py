@@ -23,7 +23,7 @@ async def test_changed_definition_uses_the_new_conversion(api: Api) -> None:
     crd = (await api.get(DEFINITION)).body
     crd["spec"]["conversion"] = {"strategy": "None"}
     assert (await api.put(DEFINITION, crd)).status == 200
-    hook.asked.clear()
+    hook.requests.clear()
     (item,) = (await api.get(V2)).body["items"]
     assert (item["apiVersion"], item["spec"]) == ("example.com/v2", {"mode": "one"})
     assert hook.calls == []

@@ -70,7 +70,7 @@ async def test_conversion_request(api: Api) -> None:
     hook = await served(api)
     created = await api.create(V1, v1_thing())
     await api.get(V2 + "/a")
-    (target,), (request,) = hook.targets, hook.asked
+    (target,), (request,) = hook.targets, hook.requests
     assert target.url == CALLED
     assert len(request["uid"]) == 36
     assert request["desiredAPIVersion"] == "example.com/v2"
@@ -136,7 +136,7 @@ async def test_list_selects_by_fields_of_the_requested_version(api: Api) -> None
     assert [item["metadata"]["name"] for item in page.body["items"]] == ["a"]
     token = page.body["metadata"]["continue"]
     assert await names(f"?fieldSelector=spec.host%3Dx&limit=1&continue={token}") == ["c"]
-    assert hook.asked
+    assert hook.requests
 
 
 async def test_tables_have_the_columns_of_the_requested_version(api: Api) -> None:
@@ -169,7 +169,7 @@ async def test_updates_in_each_version(api: Api) -> None:
     assert spec_of(patched)["host"] == "third"
     assert spec_of(await api.get(V1 + "/a"))["hostPort"] == "third:2"
     assert (await api.put(V2 + "/a", updated)).status == 409
-    assert hook.asked
+    assert hook.requests
 
 
 async def test_no_op_update_is_not_written(api: Api) -> None:

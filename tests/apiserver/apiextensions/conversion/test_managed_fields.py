@@ -76,10 +76,10 @@ async def test_apply_of_labels_in_another_version(api: Api) -> None:
     hook = await served(api)
     labelled = v2_thing(count=3, metadata={"labels": {"team": "a"}})
     assert (await api.patch(V2 + "/a?fieldManager=m", labelled, APPLY)).status == 201
-    hook.asked.clear()
+    hook.requests.clear()
     moved = await api.patch(V1 + "/a?fieldManager=m", v1_thing(replicas=4), APPLY)
     assert moved.status == 200, moved.text
-    assert all(obj.keys() >= {"metadata", "spec"} for request in hook.asked for obj in request["objects"])
+    assert all(obj.keys() >= {"metadata", "spec"} for request in hook.requests for obj in request["objects"])
     assert spec_of(moved) == {"hostPort": "h:1", "replicas": 4, "mode": "one"}
     assert ("labels" in moved.meta, moved.meta["name"]) == (False, "a")
 

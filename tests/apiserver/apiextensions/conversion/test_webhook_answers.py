@@ -136,7 +136,7 @@ async def test_invalid_response_errors(api: Api, answer: Any, message: str) -> N
     hook = await served(api, answer)
     created = await api.create(V1, v1_thing())
     response = await api.get(V2 + "/a")
-    message = message.replace("{uid}", hook.asked[0]["uid"]).replace("{object}", created["metadata"]["uid"])
+    message = message.replace("{uid}", hook.requests[0]["uid"]).replace("{object}", created["metadata"]["uid"])
     assert (response.status, response.message) == (500, FAILED + message)
 
 
@@ -202,7 +202,7 @@ async def test_v1beta1_conversion_reviews(api: Api) -> None:
     )
     await api.create(V1, v1_thing())
     assert spec_of(await api.get(V2 + "/a"))["host"] == "h"
-    assert hook.asked
+    assert hook.requests
 
 
 async def test_service_reference_is_resolved(api: Api) -> None:

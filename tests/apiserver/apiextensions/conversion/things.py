@@ -108,7 +108,7 @@ class Hook:
 
     def __init__(self, api: Api, answer: Respond = good) -> None:
         self.answer = answer
-        self.asked: list[Object] = []
+        self.requests: list[Object] = []
         self.targets: list[Target] = []
         self.seconds = 0.0
         """The delay of a response."""
@@ -118,7 +118,7 @@ class Hook:
     async def send(self, target: Target, body: bytes) -> tuple[int, bytes]:
         review = json.loads(body)
         self.targets.append(target)
-        self.asked.append(review["request"])
+        self.requests.append(review["request"])
         await asyncio.sleep(self.seconds)
         if self.failure:
             raise CallError(self.failure)
@@ -130,7 +130,7 @@ class Hook:
     @property
     def calls(self) -> list[tuple[list[str], str]]:
         """The object names and desired version of each call since the last read."""
-        requests, self.asked = self.asked, []
+        requests, self.requests = self.requests, []
         return [
             ([obj["metadata"]["name"] for obj in request["objects"]], request["desiredAPIVersion"].rpartition("/")[2])
             for request in requests
