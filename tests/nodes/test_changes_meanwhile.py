@@ -138,7 +138,7 @@ async def test_a_silent_node_sends_no_events(w: World) -> None:
     assert reported.isdisjoint({"NodeNotSchedulable", "EvictionThresholdMet", "Evicted"})
 
 
-async def test_a_second_pressure_does_not_hurry_the_evictions_and_each_ends_by_itself(w: World) -> None:
+async def test_second_pressure_does_not_speed_up_evictions_and_ends_independently(w: World) -> None:
     names = [f"p{number}" for number in range(3)]
     for name in names:
         await w.create_pod(name, node="n0")
@@ -156,7 +156,7 @@ async def test_a_second_pressure_does_not_hurry_the_evictions_and_each_ends_by_i
     assert (result["MemoryPressure"], result["DiskPressure"]) == ("False", "True")
 
 
-async def test_a_pod_replaced_on_another_node_while_the_watch_was_lost_leaves_its_room(w: World) -> None:
+async def test_pod_replaced_on_another_node_during_lost_watch_frees_resources(w: World) -> None:
     await w.create_pod(node="n0", cpu="30")
     await asyncio.sleep(2)
     with w.node_faults.hold(resource="pods"):
@@ -184,7 +184,7 @@ async def test_a_pod_of_another_node_with_the_same_name_is_ignored(w: World, nod
     assert lives._sync_statuses == {}
 
 
-async def test_a_pod_that_was_bound_and_started_while_the_watch_was_lost_has_its_room(w: World) -> None:
+async def test_pod_started_during_lost_watch_uses_resources(w: World) -> None:
     await w.create_pod(cpu="30")
     await asyncio.sleep(1)
     with w.node_faults.hold(resource="pods"):

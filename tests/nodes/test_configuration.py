@@ -140,7 +140,7 @@ async def test_tries_are_few_and_end_with_the_pod(w: World) -> None:
     assert (mounts.matched, starts.matched) == matched
 
 
-async def test_init_containers_and_those_after_them(w: World) -> None:
+async def test_init_containers_and_following_containers(w: World) -> None:
     """The container waits for its init container, and then for its own environment."""
     first = {"name": "i", "image": "app:v1", "command": ["sleep", "20"]}
     container = {"name": "c", "image": "app:v1", "env": [_KEY_OF_MAP]}

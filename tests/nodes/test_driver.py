@@ -184,7 +184,7 @@ async def test_a_recreated_node_reports_volumes_in_use(world: World) -> None:
     assert await volumes_of(world, "a") == before
 
 
-async def test_a_claim_that_asks_for_more_gets_it(world: World) -> None:
+async def test_claim_is_expanded(world: World) -> None:
     assert (await world.must_get(f"{CLASSES}/standard"))["allowVolumeExpansion"] is True
     await create_claim(world)
     await wait_for_sync()

@@ -15,7 +15,7 @@ def debugger(*command: str, name: str = "debugger", **fields: Any) -> dict[str, 
     return {"name": name, "image": "busybox", **({"command": list(command)} if command else {}), **fields}
 
 
-def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
+def test_ephemeral_container_starts_in_running_pod_and_ends_once() -> None:
     running_pod = runtime_pod(pod(), until=10)
     pod_object = pod(ephemeralContainers=[debugger("sleep", "5")])
     update_behaviour(running_pod, behaviour_of(pod_object, PLAIN), 10)
@@ -46,12 +46,12 @@ def test_it_starts_in_a_pod_that_runs_and_ends_once() -> None:
         "missing image": (debugger(image="foo:404"), "ImagePullBackOff"),
     },
 )
-def test_how_long_it_runs(container: dict[str, Any], expected: str) -> None:
+def test_ephemeral_container_duration(container: dict[str, Any], expected: str) -> None:
     running_pod = runtime_pod(pod(ephemeralContainers=[container]), until=9)
     assert [run.reason or run.state for run in running_pod.ephemeral] == [expected]
 
 
-def test_several_come_one_after_the_other() -> None:
+def test_several_ephemeral_containers_in_sequence() -> None:
     running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "5")]), until=9)
     second = pod(ephemeralContainers=[debugger("sleep", "5"), debugger("sleep", "9", name="second")])
     update_behaviour(running_pod, behaviour_of(second, PLAIN), 9)
@@ -62,14 +62,14 @@ def test_several_come_one_after_the_other() -> None:
     ]
 
 
-def test_it_runs_before_the_init_containers_have_ended() -> None:
+def test_ephemeral_container_runs_before_init_containers_end() -> None:
     spec: dict[str, Any] = {"initContainers": [{"name": "i", "image": "x", "command": ["sleep", "60"]}]}
     running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "30")], **spec), until=5)
     assert states(running_pod) == [("i", "running", 0, False), ("a", "waiting", 0, False)]
     assert [run.state for run in running_pod.ephemeral] == ["running"]
 
 
-def test_the_pod_ends_without_it() -> None:
+def test_pod_ends_without_ephemeral_container() -> None:
     spec: dict[str, Any] = {
         "containers": [{"name": "a", "image": "x", "command": ["sleep", "5"]}],
         "restartPolicy": "Never",
@@ -81,7 +81,7 @@ def test_the_pod_ends_without_it() -> None:
     assert [run.state for run in running_pod.ephemeral] == ["terminated"]
 
 
-def test_it_stops_with_the_pod_and_is_lost_with_the_machine() -> None:
+def test_ephemeral_container_stops_with_pod_and_is_lost_with_node() -> None:
     running_pod = runtime_pod(pod(ephemeralContainers=[debugger("sleep", "3600")]), until=1)
     assert running_pod.alive
     reboot(running_pod, 1)

@@ -226,7 +226,7 @@ async def test_under_pressure_pods_are_evicted_one_by_one_until_enough_is_freed(
     assert {"EvictionThresholdMet", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"} <= events
 
 
-async def test_critical_pods_stay_and_relief_ends_it(w: World) -> None:
+async def test_critical_pods_stay_until_pressure_ends(w: World) -> None:
     await w.create_pod("vital", node="n0", priority=2_000_001_000, priorityClassName="system-node-critical")
     await w.create_pod("some", node="n0")
     await asyncio.sleep(1)

@@ -145,7 +145,7 @@ async def test_a_volume_is_provisioned_for_the_selected_node(world: World) -> No
     assert (await phases(world))["c"] == "Bound"
 
 
-async def test_a_class_can_say_where_volumes_are(world: World) -> None:
+async def test_allowed_topologies_of_class(world: World) -> None:
     terms = [{"matchLabelExpressions": [{"key": "zone", "values": ["a", "b"]}]}]
     await create_class(world, "zonal", PROVISIONER, allowedTopologies=terms, parameters={"fast": "yes"})
     await create_claim(world, storageClassName="zonal")

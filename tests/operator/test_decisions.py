@@ -220,5 +220,5 @@ def _rule(group: str, resource: str, verb: str) -> str:
         ),
     },
 )  # fmt: skip
-def test_what_would_grant_a_missing_right(verb: str, group: str, resource: str, expected: str) -> None:
+def test_rule_for_missing_permission(verb: str, group: str, resource: str, expected: str) -> None:
     assert missing_right([READS, OWNS, STATUS], verb, group, resource) == expected

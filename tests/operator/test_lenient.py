@@ -81,7 +81,7 @@ def test_bounds_and_enumerations_are_left_to_the_schema() -> None:
     assert shortened.keys() - expected.keys() <= {"metadata"}
 
 
-def test_an_object_that_fits_is_read_as_ever() -> None:
+def test_valid_object_is_read() -> None:
     assert read(Part, {"name": "a", "size": None}) == (Part(name="a"), True)
 
 

@@ -196,7 +196,7 @@ def test_the_definition_of_the_views_is_the_definition(tmp_path: Path) -> None:
     assert generated["metadata"] == GATES["metadata"]
 
 
-def test_it_is_deterministic_and_formatted(tmp_path: Path) -> None:
+def test_generated_code_is_deterministic_and_formatted(tmp_path: Path) -> None:
     source = models([GATES])
     assert source == models([msgspec.json.decode(msgspec.json.encode(GATES))])
     (tmp_path / "gates.py").write_text(source)
@@ -210,7 +210,7 @@ def test_it_is_deterministic_and_formatted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_typed(tmp_path: Path) -> None:
+def test_generated_code_is_typed(tmp_path: Path) -> None:
     two = definition(version("v1", storage=True), version("v1beta1", spec=SPEC | {"required": []}))
     (tmp_path / "gates.py").write_text(models([two]))
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n")

@@ -489,7 +489,7 @@ def test_declarations_that_cannot_work_are_rejected() -> None:
         CustomResource("example.com/v1", cast("type[Any]", msgspec.defstruct("Bare", [("spec", int)])))
 
 
-async def test_a_namespace_that_cannot_be_is_named(cluster: AsyncCluster, env: Env) -> None:
+async def test_invalid_namespace_is_named(cluster: AsyncCluster, env: Env) -> None:
     app = App("things")
 
     @app.controller(THINGS)

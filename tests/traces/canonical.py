@@ -55,10 +55,10 @@ class Trace:
         return [self._names.line(record) for record in records]
 
 
-def assert_same(ours: Iterable[str], theirs: Iterable[str]) -> None:
+def assert_same(actual: Iterable[str], expected: Iterable[str]) -> None:
     """Fail with every line that only one side has. Order is ignored, counts are not."""
-    left, right = Counter(ours), Counter(theirs)
-    extra = [f"  ours     {count}x {line}" for line, count in sorted((left - right).items())]
+    left, right = Counter(actual), Counter(expected)
+    extra = [f"  actual   {count}x {line}" for line, count in sorted((left - right).items())]
     missing = [f"  upstream {count}x {line}" for line, count in sorted((right - left).items())]
     assert not extra + missing, "\n".join(["requests differ:", *extra, *missing])
 

@@ -67,19 +67,19 @@ def statuses(records: list[Record]) -> list[dict[str, Any]]:
 
 @SEEDS
 def test_requests_are_upstreams_in_order(which: int) -> None:
-    ours, theirs = Trace(played(which).records), Trace(recorded(SCENARIO))
+    actual, expected = Trace(played(which).records), Trace(recorded(SCENARIO))
 
     def outcomes(records: list[Record]) -> list[tuple[str, str, str, int, Any]]:
         return [(record.verb, record.resource, record.name, record.code, record.query) for record in records]
 
-    assert outcomes(requests(ours)) == outcomes(requests(theirs))
+    assert outcomes(requests(actual)) == outcomes(requests(expected))
 
 
 @SEEDS
 def test_statuses_are_upstreams(which: int) -> None:
-    ours, theirs = statuses(played(which).records), statuses(recorded(SCENARIO))
-    assert len(ours) == 3
-    assert ours == theirs
+    actual, expected = statuses(played(which).records), statuses(recorded(SCENARIO))
+    assert len(actual) == 3
+    assert actual == expected
 
 
 def test_scale_update_is_upstreams() -> None:

@@ -93,7 +93,7 @@ def plain(record: Record) -> Record:
 def test_requests_are_approved_and_signed_as_recorded(seed: int) -> None:
     options = with_signing_ca(OPTIONS, authority(virtual.START))
     played = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=options).records
-    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
-    assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
-    order = [[(item.verb, item.resource, item.name) for item in trace.of(USER)] for trace in (ours, theirs)]
+    actual, expected = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
+    assert_same(actual.lines(actual.of(USER)), expected.lines(expected.of(USER)))
+    order = [[(item.verb, item.resource, item.name) for item in trace.of(USER)] for trace in (actual, expected)]
     assert order[0] == order[1]

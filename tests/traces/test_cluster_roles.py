@@ -40,19 +40,19 @@ async def steps(user: KubectlUser) -> None:
 
 def test_aggregated_role_is_updated_as_recorded(seed: int) -> None:
     server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None)
-    ours, theirs = Trace(without_uids(server.records)), Trace(recorded(SCENARIO))
-    assert_same(ours.lines(ours.of(USER)), theirs.lines(theirs.of(USER)))
-    assert [r.body["rules"] for r in ours.of(USER)] == [r.body["rules"] for r in theirs.of(USER)]
+    actual, expected = Trace(without_uids(server.records)), Trace(recorded(SCENARIO))
+    assert_same(actual.lines(actual.of(USER)), expected.lines(expected.of(USER)))
+    assert [r.body["rules"] for r in actual.of(USER)] == [r.body["rules"] for r in expected.of(USER)]
 
 
 def test_user_facing_roles_are_upstreams() -> None:
     """How often each is written on the way depends on what is looked at first; how it ends does not. The order in which
     the roles of the beginning list their rules is not among the facts that they were copied from."""
-    ours, theirs = Trace(without_uids(start_up().records)), Trace(recorded("14-startup"))
-    last = [{doc["where"]: doc for doc in trace.docs(trace.of(USER))} for trace in (ours, theirs)]
+    actual, expected = Trace(without_uids(start_up().records)), Trace(recorded("14-startup"))
+    last = [{doc["where"]: doc for doc in trace.docs(trace.of(USER))} for trace in (actual, expected)]
     for doc in (*last[0].values(), *last[1].values()):
         doc["body"]["rules"].sort(key=str)
     assert set(last[0]) == {"/admin", "/edit", "/view"}
     assert last[0] == last[1]
-    assert len(theirs.of(USER)) == 6
-    assert len(ours.of(USER)) < 12
+    assert len(expected.of(USER)) == 6
+    assert len(actual.of(USER)) < 12

@@ -101,7 +101,7 @@ def lines(trace: Trace) -> list[str]:
 @pytest.mark.parametrize("scenario", STEPS)
 def test_cron_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
-    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
-    assert_same(lines(ours), lines(theirs))
-    reads = [(record.verb, record.resource) for record in ours.of(USER) if record.is_read]
+    actual, expected = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
+    assert_same(lines(actual), lines(expected))
+    reads = [(record.verb, record.resource) for record in actual.of(USER) if record.is_read]
     assert set(reads) <= {("get", "cronjobs")}, "no more than the recorded one asks"

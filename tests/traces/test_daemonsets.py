@@ -172,11 +172,12 @@ def upstream(scenario: str) -> Trace:
 def test_daemon_set_writes_are_as_recorded(scenario: str, seed: int) -> None:
     prepare, steps = STEPS[scenario]
     latency = (0.001, 0.004) if seed else None
-    ours = Trace(replay(scenario, steps, seed=seed, latency=latency, before=prepare).records)
-    theirs = upstream(scenario)
+    actual = Trace(replay(scenario, steps, seed=seed, latency=latency, before=prepare).records)
+    recorded_trace = upstream(scenario)
     sent, expected = (
-        trace.lines(record for record in trace.of(DAEMONS) if not record.is_status) for trace in (ours, theirs)
+        trace.lines(record for record in trace.of(DAEMONS) if not record.is_status)
+        for trace in (actual, recorded_trace)
     )
     assert_same(sent, expected)
-    last, recorded = ([r.status for r in trace.of(DAEMONS) if r.is_status][-1] for trace in (ours, theirs))
+    last, recorded = ([r.status for r in trace.of(DAEMONS) if r.is_status][-1] for trace in (actual, recorded_trace))
     assert last == recorded

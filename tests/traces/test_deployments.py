@@ -222,19 +222,19 @@ def notes(steps: list[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
 def test_deployment_writes_are_as_recorded(scenario: str, seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
     server = replay(scenario, STEPS[scenario], seed=seed, latency=latency)
-    ours = [record for record in server.records if record.user == DEPLOYMENTS]
-    theirs = [record for record in upstream(scenario) if record.user == DEPLOYMENTS]
-    assert turns(sizes(ours)) == turns(sizes(theirs))
-    assert notes(sizes(ours)) == notes(sizes(theirs))
-    assert [set(item["metadata"]) for item in created(ours)] == [set(item["metadata"]) for item in created(theirs)]
+    actual = [record for record in server.records if record.user == DEPLOYMENTS]
+    expected = [record for record in upstream(scenario) if record.user == DEPLOYMENTS]
+    assert turns(sizes(actual)) == turns(sizes(expected))
+    assert notes(sizes(actual)) == notes(sizes(expected))
+    assert [set(item["metadata"]) for item in created(actual)] == [set(item["metadata"]) for item in created(expected)]
     if scenario in ONE_BY_ONE:
-        assert sizes(ours) == sizes(theirs)
-        assert created(ours) == created(theirs)
-        assert outcomes(ours) == outcomes(theirs)
-    assert conditions(ours)["Progressing"] == conditions(theirs)["Progressing"]
-    assert {record.verb for record in ours} <= {record.verb for record in theirs}
+        assert sizes(actual) == sizes(expected)
+        assert created(actual) == created(expected)
+        assert outcomes(actual) == outcomes(expected)
+    assert conditions(actual)["Progressing"] == conditions(expected)["Progressing"]
+    assert {record.verb for record in actual} <= {record.verb for record in expected}
     revisions = [
         [r.body["metadata"]["annotations"]["deployment.kubernetes.io/revision"] for r in records if r.is_status][-1]
-        for records in (ours, theirs)
+        for records in (actual, expected)
     ]
     assert revisions[0] == revisions[1]

@@ -104,11 +104,11 @@ def test_status_counts_are_upstreams(run: str) -> None:
 
 @pytest.mark.parametrize("which", range(4))
 def test_requests_are_upstreams(which: int) -> None:
-    theirs = {figures(item): essence(item) for item in statuses(recorded(SCENARIO))}
+    expected = {figures(item): essence(item) for item in statuses(recorded(SCENARIO))}
     compared = 0
     for record in statuses(played(which).records):
-        if figures(record) in theirs and record.t > 0:
-            assert essence(record) == theirs[figures(record)]
+        if figures(record) in expected and record.t > 0:
+            assert essence(record) == expected[figures(record)]
             compared += 1
     assert compared >= len(STEPS) - 1
 
@@ -129,10 +129,10 @@ def test_events_are_upstreams() -> None:
         own_records = [record for record in records if record.user == USER and record.is_event]
         return [(item.verb, item.body["count"], item.body["message"]) for item in own_records]
 
-    ours, theirs = played(0).records, recorded(SCENARIO)
-    assert outcomes(ours) == outcomes(theirs)
-    (first,) = [item.body for item in ours if item.user == USER and item.is_event and item.verb == "create"]
-    (other,) = [item.body for item in theirs if item.user == USER and item.is_event and item.verb == "create"]
+    actual, expected = played(0).records, recorded(SCENARIO)
+    assert outcomes(actual) == outcomes(expected)
+    (first,) = [item.body for item in actual if item.user == USER and item.is_event and item.verb == "create"]
+    (other,) = [item.body for item in expected if item.user == USER and item.is_event and item.verb == "create"]
     for name in ("reason", "type", "source", "reportingComponent", "reportingInstance"):
         assert first.get(name) == other.get(name), name
     assert first["involvedObject"].keys() == other["involvedObject"].keys()

@@ -38,17 +38,19 @@ def essence(record: Record) -> str:
 
 def test_endpoints_writes_are_upstreams(seed: int) -> None:
     server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
-    ours = [
+    actual = [
         essence(record)
         for record in server.records
         if record.user == USER and not record.is_read and not record.is_event
     ]
     own_records = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
-    theirs = [essence(item) for item in own_records if item.name == "web"]
-    first_of_two = theirs.pop(1)
+    expected = [essence(item) for item in own_records if item.name == "web"]
+    first_of_two = expected.pop(1)
     assert '"ready": ["a"]' in first_of_two
-    one_by_one = [item for item in ours if '"ready": ["b"]' in item or '"ready": ["a"]' in item][:1]
-    if len([item for item in ours if item.startswith("{")]) > len([item for item in theirs if item.startswith("{")]):
-        ours.remove(one_by_one[0])
-    assert [item for item in ours if item.startswith("{")] == [item for item in theirs if item.startswith("{")]
-    assert 1 <= len([item for item in ours if not item.startswith("{")]) <= 2, "the service's end, and its Endpoints'"
+    one_by_one = [item for item in actual if '"ready": ["b"]' in item or '"ready": ["a"]' in item][:1]
+    if len([item for item in actual if item.startswith("{")]) > len(
+        [item for item in expected if item.startswith("{")]
+    ):
+        actual.remove(one_by_one[0])
+    assert [item for item in actual if item.startswith("{")] == [item for item in expected if item.startswith("{")]
+    assert 1 <= len([item for item in actual if not item.startswith("{")]) <= 2, "the service's end, and its Endpoints'"

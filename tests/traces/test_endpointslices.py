@@ -95,16 +95,16 @@ def essence(record: Record) -> str:
 
 def test_endpoint_slice_writes_are_upstreams(seed: int) -> None:
     server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
-    ours = [
+    actual = [
         essence(record)
         for record in server.records
         if record.user == USER and not record.is_read and not record.is_event
     ]
     own_records = [item for item in recorded(SCENARIO) if item.user == USER and item.namespace == SCENARIO]
-    theirs = [essence(item) for item in own_records if item.resource == "endpointslices"]
+    expected = [essence(item) for item in own_records if item.resource == "endpointslices"]
     one_by_one = 1  # the write with only the first of the two pods, which replace the placeholder
-    assert len(theirs) == 9
-    if len(ours) == len(theirs):
-        assert ours[:1] + ours[3:] == theirs[:1] + theirs[3:]
+    assert len(expected) == 9
+    if len(actual) == len(expected):
+        assert actual[:1] + actual[3:] == expected[:1] + expected[3:]
     else:
-        assert ours[:1] + ours[2:] == theirs[:one_by_one] + theirs[3:]
+        assert actual[:1] + actual[2:] == expected[:one_by_one] + expected[3:]

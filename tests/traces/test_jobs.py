@@ -144,11 +144,11 @@ def writes_of(trace: Trace) -> Iterator[Record]:
 @pytest.mark.parametrize("scenario", STEPS)
 def test_job_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
-    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
-    writes = [list(writes_of(trace)) for trace in (ours, theirs)]
-    assert_same(ours.lines(writes[0]), theirs.lines(writes[1]))
-    assert steps(ours) == steps(theirs)
-    assert [record for record in ours.of(USER) if record.is_read] == []
+    actual, expected = Trace(map(plain, played)), Trace(map(plain, recorded(scenario)))
+    writes = [list(writes_of(trace)) for trace in (actual, expected)]
+    assert_same(actual.lines(writes[0]), expected.lines(writes[1]))
+    assert steps(actual) == steps(expected)
+    assert [record for record in actual.of(USER) if record.is_read] == []
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
@@ -158,7 +158,7 @@ def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float]
     Dependents found by a read are deleted without resourceVersion precondition."""
     played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
     for user in OTHERS:
-        ours, theirs = (
+        actual, expected = (
             [
                 line.replace('"resourceVersion": "RV", ', "") if record.verb == "delete" else line
                 for record, line in zip(trace.of(user), trace.lines(trace.of(user)), strict=True)
@@ -167,7 +167,7 @@ def test_job_deletion_is_as_recorded(scenario: str, latency: tuple[float, float]
             ]
             for trace in (Trace(map(plain, played)), Trace(map(plain, recorded(scenario))))
         )
-        assert_same(ours, theirs)
+        assert_same(actual, expected)
     assert scenario == "06f-job-delete-running" or order(played) == order(recorded(scenario))
 
 

@@ -43,10 +43,10 @@ def essence(record: Record) -> str:
 def test_custom_endpoints_are_mirrored_as_recorded(seed: int) -> None:
     """When the Endpoints go, the garbage collector deletes the slice as well: either may be first."""
     server = replay(SCENARIO, steps, seed=seed, latency=(0.001, 0.004) if seed else None, options=OPTIONS)
-    ours = [record for record in server.records if record.user == USER and not record.is_read]
-    theirs = [item for item in recorded(SCENARIO) if item.user == USER and not item.is_read]
-    assert [essence(item) for item in ours] == [essence(item) for item in theirs]
-    assert [item.verb for item in theirs] == ["create", "update", "delete"]
-    assert not [item for item in ours if item.is_event]
-    names = {item.name for item in ours if item.name}
+    actual = [record for record in server.records if record.user == USER and not record.is_read]
+    expected = [item for item in recorded(SCENARIO) if item.user == USER and not item.is_read]
+    assert [essence(item) for item in actual] == [essence(item) for item in expected]
+    assert [item.verb for item in expected] == ["create", "update", "delete"]
+    assert not [item for item in actual if item.is_event]
+    names = {item.name for item in actual if item.name}
     assert len(names) == 1, "one slice"

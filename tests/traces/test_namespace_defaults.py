@@ -26,6 +26,6 @@ async def steps(user: KubectlUser) -> None:
 def test_namespace_gets_service_account_and_root_ca_as_recorded(seed: int) -> None:
     latency = (0.001, 0.004) if seed else None
     server = replay("other", steps, seed=seed, latency=latency, options=with_ca_bundle(OPTIONS, b"CERT"))
-    ours, theirs = Trace(server.records), Trace(recorded(SCENARIO))
+    actual, expected = Trace(server.records), Trace(recorded(SCENARIO))
     for user in USERS:
-        assert_same(ours.lines(ours.of(user)), theirs.lines(theirs.of(user)))
+        assert_same(actual.lines(actual.of(user)), expected.lines(expected.of(user)))

@@ -215,7 +215,7 @@ def writes(trace: Trace, user: str) -> list[Record]:
     ]
 
 
-def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[str]:
+def comparable(trace: Trace, records: Iterable[Record], *, actual: bool) -> list[str]:
     """These requests as lines, without intended differences.
 
     Our deletions have the uid of the pod as a precondition; upstream's do not. The spec of a pod is removed from PUTs:
@@ -225,7 +225,7 @@ def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[s
     for doc in trace.docs(records):
         if doc["verb"] == "delete":
             name = doc["where"].partition("/")[2]
-            assert doc["body"].pop("preconditions", None) == ({"uid": f"uid of {name}"} if ours else None)
+            assert doc["body"].pop("preconditions", None) == ({"uid": f"uid of {name}"} if actual else None)
         if (doc["verb"], doc["resource"]) == ("update", "v1 pods/status"):
             del doc["body"]["spec"]
         lines.append(msgspec.json.encode(doc, order="sorted").decode())
@@ -235,15 +235,18 @@ def comparable(trace: Trace, records: Iterable[Record], *, ours: bool) -> list[s
 @pytest.mark.parametrize("scenario", STEPS)
 @pytest.mark.parametrize("user", [NODE_CONTROLLERS, POD_GC, REPLICA_SETS, TTL])
 def test_writes_are_upstreams(scenario: str, user: str, seed: int) -> None:
-    ours, theirs = replayed(scenario, seed), upstream(scenario)
-    assert_same(comparable(ours, writes(ours, user), ours=True), comparable(theirs, writes(theirs, user), ours=False))
+    actual, expected = replayed(scenario, seed), upstream(scenario)
+    assert_same(
+        comparable(actual, writes(actual, user), actual=True),
+        comparable(expected, writes(expected, user), actual=False),
+    )
 
 
 @pytest.mark.parametrize("scenario", STEPS)
 def test_replica_set_status_has_the_same_turning_points(scenario: str, seed: int) -> None:
-    ours, theirs = replayed(scenario, seed), upstream(scenario)
-    assert turning_points(status_sequence(ours, ours.of(REPLICA_SETS))) == turning_points(
-        status_sequence(theirs, theirs.of(REPLICA_SETS))
+    actual, expected = replayed(scenario, seed), upstream(scenario)
+    assert turning_points(status_sequence(actual, actual.of(REPLICA_SETS))) == turning_points(
+        status_sequence(expected, expected.of(REPLICA_SETS))
     )
 
 
@@ -262,11 +265,11 @@ def steps(trace: Trace, *resources: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("scenario", STEPS)
 def test_writes_of_one_object_have_the_same_order(scenario: str, seed: int) -> None:
-    ours, theirs = replayed(scenario, seed), upstream(scenario)
-    assert steps(ours, "nodes", "nodes/status") == steps(theirs, "nodes", "nodes/status")
-    assert steps(ours, "pods/status") == steps(theirs, "pods/status")
-    for name in {record.name for record in ours.records if record.resource == "pods" and record.verb == "delete"}:
-        verbs = [record.verb for record in ours.records if record.name == name and not record.is_read]
+    actual, expected = replayed(scenario, seed), upstream(scenario)
+    assert steps(actual, "nodes", "nodes/status") == steps(expected, "nodes", "nodes/status")
+    assert steps(actual, "pods/status") == steps(expected, "pods/status")
+    for name in {record.name for record in actual.records if record.resource == "pods" and record.verb == "delete"}:
+        verbs = [record.verb for record in actual.records if record.name == name and not record.is_read]
         changes = [verb for verb in verbs if verb in ("update", "patch", "delete")]
         assert changes[-2:] == ["patch", "delete"], "first the reason, then the end"
 
@@ -281,8 +284,8 @@ def reads(trace: Trace, user: str) -> Counter[str]:
 
 def test_additional_reads() -> None:
     """Every difference, in runs without latency and so without conflicts."""
-    ours, theirs = replayed("13-node-silent", 0), upstream("13-node-silent")
-    additional, its = reads(ours, NODE_CONTROLLERS), reads(theirs, NODE_CONTROLLERS)
+    actual, expected = replayed("13-node-silent", 0), upstream("13-node-silent")
+    additional, its = reads(actual, NODE_CONTROLLERS), reads(expected, NODE_CONTROLLERS)
     pods = {
         name: f"get v1 pods 13-node-silent/{name} newest" for name in ("short", "forever", "default", "web-GENERATED")
     }
@@ -290,15 +293,15 @@ def test_additional_reads() -> None:
     # The node before it is declared silent, and before pods go, twice; each pod before it is marked.
     assert additional - its == Counter({node: 3, **dict.fromkeys(pods.values(), 1)})
     assert not its - additional
-    assert reads(ours, POD_GC) == Counter({node: 1}), "whether the node is still out of service"
-    assert not reads(theirs, POD_GC)
+    assert reads(actual, POD_GC) == Counter({node: 1}), "whether the node is still out of service"
+    assert not reads(expected, POD_GC)
 
 
 def test_deleted_node_is_read_once() -> None:
-    ours, theirs = replayed("13b-node-deleted", 0), upstream("13b-node-deleted")
-    assert reads(ours, POD_GC) == reads(theirs, POD_GC) == Counter({"get v1 nodes /gone-0 newest": 1})
+    actual, expected = replayed("13b-node-deleted", 0), upstream("13b-node-deleted")
+    assert reads(actual, POD_GC) == reads(expected, POD_GC) == Counter({"get v1 nodes /gone-0 newest": 1})
     # Two controllers wrote to the new node at once upstream, and one of them had to read it again.
-    assert reads(theirs, NODE_CONTROLLERS) - reads(ours, NODE_CONTROLLERS) == Counter(
+    assert reads(expected, NODE_CONTROLLERS) - reads(actual, NODE_CONTROLLERS) == Counter(
         {"get v1 nodes /gone-0 newest": 1}
     )
 

@@ -13,8 +13,8 @@ def both(scenario: str, seed: int) -> list[Trace]:
 
 def test_creates_use_slow_start(seed: int) -> None:
     """Each batch waits until the one before is answered."""
-    ours = replayed("01-replicaset-scale", seed)
-    creates = [record for record in ours.of(REPLICA_SETS) if record.verb == "create" and record.resource == "pods"]
+    actual = replayed("01-replicaset-scale", seed)
+    creates = [record for record in actual.of(REPLICA_SETS) if record.verb == "create" and record.resource == "pods"]
     batches = []
     while creates:
         first_answer = min(record.ended for record in creates)
@@ -33,8 +33,8 @@ def test_creates_stop_at_the_first_rejected_batch(seed: int) -> None:
 
 
 def test_deletes_of_one_scale_down_are_concurrent(seed: int) -> None:
-    ours = replayed("01-replicaset-scale", seed)
-    deletes = [record for record in ours.of(REPLICA_SETS) if record.verb == "delete"]
+    actual = replayed("01-replicaset-scale", seed)
+    deletes = [record for record in actual.of(REPLICA_SETS) if record.verb == "delete"]
     for batch in (deletes[:5], deletes[5:]):
         assert max(record.began for record in batch) < min(record.ended for record in batch)
 
@@ -106,9 +106,9 @@ def test_deletes_have_a_get_and_preconditions(scenario: str, seed: int) -> None:
 
 
 def test_namespace_sync_lists_deletes_and_reports(seed: int) -> None:
-    ours, theirs = both("11-namespace-deletion", seed)
-    assert [steps(sync_pass) for sync_pass in passes(ours)] == [steps(sync_pass) for sync_pass in passes(theirs)]
-    for item in [*passes(ours), *passes(theirs)]:
+    actual, expected = both("11-namespace-deletion", seed)
+    assert [steps(sync_pass) for sync_pass in passes(actual)] == [steps(sync_pass) for sync_pass in passes(expected)]
+    for item in [*passes(actual), *passes(expected)]:
         for deletion, listing in zip(*[iter(item[2:])] * 2, strict=False):
             if deletion.verb == "deletecollection":
                 assert (deletion.group, deletion.resource) == (listing.group, listing.resource)

@@ -80,20 +80,22 @@ def reads_but_repeated(records: Iterable[Record]) -> list[Record]:
 
 
 def test_replica_set_scale_and_deletion(seed: int) -> None:
-    ours, theirs = replayed("01-replicaset-scale", seed), upstream("01-replicaset-scale")
+    actual, recorded_trace = replayed("01-replicaset-scale", seed), upstream("01-replicaset-scale")
     for user in (REPLICA_SETS, GARBAGE):
-        assert_same(ours.lines(but_statuses(ours.of(user))), theirs.lines(but_statuses(theirs.of(user))))
-    assert turning_points(status_sequence(ours, ours.of(REPLICA_SETS))) == turning_points(
-        status_sequence(theirs, theirs.of(REPLICA_SETS))
+        assert_same(
+            actual.lines(but_statuses(actual.of(user))), recorded_trace.lines(but_statuses(recorded_trace.of(user)))
+        )
+    assert turning_points(status_sequence(actual, actual.of(REPLICA_SETS))) == turning_points(
+        status_sequence(recorded_trace, recorded_trace.of(REPLICA_SETS))
     )
 
 
-def assert_same_walk_but_for_the_last_step(ours: Trace, theirs: Trace, seed: int) -> None:
+def assert_same_walk_but_for_the_last_step(actual: Trace, recorded_trace: Trace, seed: int) -> None:
     """The statuses of an owner that is deleted within milliseconds of its pods: how many of the last ones are written
     is a race, their values are not."""
     walked, expected = (
-        turning_points(status_sequence(ours, ours.of(REPLICA_SETS))),
-        turning_points(status_sequence(theirs, theirs.of(REPLICA_SETS))),
+        turning_points(status_sequence(actual, actual.of(REPLICA_SETS))),
+        turning_points(status_sequence(recorded_trace, recorded_trace.of(REPLICA_SETS))),
     )
     if walked != expected:
         assert seed, "only requests that take time can come in another order"
@@ -102,27 +104,27 @@ def assert_same_walk_but_for_the_last_step(ours: Trace, theirs: Trace, seed: int
 
 
 def test_pod_adoption_release_and_orphaning(seed: int) -> None:
-    ours, theirs = replayed("02-replicaset-adoption", seed), upstream("02-replicaset-adoption")
+    actual, recorded_trace = replayed("02-replicaset-adoption", seed), upstream("02-replicaset-adoption")
     # The owner's pods are orphaned and it is deleted within milliseconds. Its last status update is before or after
     # that.
-    sent = [record for record in but_statuses(ours.of(REPLICA_SETS)) if record.code != 404]
-    assert_same(ours.lines(sent), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
-    assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
-    assert_same(*(trace.lines(reads_but_repeated(trace.of(GARBAGE))) for trace in (ours, theirs)))
-    assert_same_walk_but_for_the_last_step(ours, theirs, seed)
+    sent = [record for record in but_statuses(actual.of(REPLICA_SETS)) if record.code != 404]
+    assert_same(actual.lines(sent), recorded_trace.lines(but_statuses(recorded_trace.of(REPLICA_SETS))))
+    assert_same(actual.lines(accepted(actual.of(GARBAGE))), recorded_trace.lines(accepted(recorded_trace.of(GARBAGE))))
+    assert_same(*(trace.lines(reads_but_repeated(trace.of(GARBAGE))) for trace in (actual, recorded_trace)))
+    assert_same_walk_but_for_the_last_step(actual, recorded_trace, seed)
 
 
 def test_creates_rejected_by_a_quota_are_retried(seed: int) -> None:
-    ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
-    assert_same(ours.lines(ours.of(GARBAGE)), theirs.lines(theirs.of(GARBAGE)))
-    assert turning_points(status_sequence(ours, ours.of(REPLICA_SETS))) == turning_points(
-        status_sequence(theirs, theirs.of(REPLICA_SETS))
+    actual, recorded_trace = replayed(QUOTA, seed), upstream(QUOTA)
+    assert_same(actual.lines(actual.of(GARBAGE)), recorded_trace.lines(recorded_trace.of(GARBAGE)))
+    assert turning_points(status_sequence(actual, actual.of(REPLICA_SETS))) == turning_points(
+        status_sequence(recorded_trace, recorded_trace.of(REPLICA_SETS))
     )
     # How often it is tried is a matter of chance, what is sent each time is not.
-    refusals = [record for record in ours.of(REPLICA_SETS) if record.resource == "pods" and record.code == 403]
+    refusals = [record for record in actual.of(REPLICA_SETS) if record.resource == "pods" and record.code == 403]
     assert len(refusals) > 3
-    assert set(ours.lines(refusals)) <= set(theirs.lines(theirs.of(REPLICA_SETS)))
-    events = [record for record in ours.of(REPLICA_SETS) if record.is_event]
+    assert set(actual.lines(refusals)) <= set(recorded_trace.lines(recorded_trace.of(REPLICA_SETS)))
+    events = [record for record in actual.of(REPLICA_SETS) if record.is_event]
     failures = [record for record in events if "Error creating" in record.body["message"]]
     assert len(failures) == len(refusals), "one event for each refusal"
     combined = [record for record in failures if record.body["message"].startswith("(combined from similar events): ")]
@@ -130,32 +132,32 @@ def test_creates_rejected_by_a_quota_are_retried(seed: int) -> None:
     for record in combined:
         failures.remove(record)
     for record in refusals + failures + combined:
-        ours.records.remove(record)
+        actual.records.remove(record)
     others = [
         record
-        for record in but_statuses(theirs.of(REPLICA_SETS))
+        for record in but_statuses(recorded_trace.of(REPLICA_SETS))
         if record.code != 403 and not (record.is_event and "Error creating" in record.body["message"])
     ]
-    assert set(ours.lines(failures)) <= set(theirs.lines(theirs.of(REPLICA_SETS)))
-    assert_same(ours.lines(but_statuses(ours.of(REPLICA_SETS))), theirs.lines(others))
+    assert set(actual.lines(failures)) <= set(recorded_trace.lines(recorded_trace.of(REPLICA_SETS)))
+    assert_same(actual.lines(but_statuses(actual.of(REPLICA_SETS))), recorded_trace.lines(others))
 
 
 def test_foreground_deletion_of_an_owner_tree(seed: int) -> None:
     scenario = "05e-deployment-delete-foreground"
-    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    actual, recorded_trace = replayed(scenario, seed), upstream(scenario)
     # The owner is deleted within milliseconds after its last pod. Its last status update is before or after that.
-    sent = [record for record in but_statuses(ours.of(REPLICA_SETS)) if record.code != 404]
-    assert_same(ours.lines(sent), theirs.lines(but_statuses(theirs.of(REPLICA_SETS))))
-    assert_same_walk_but_for_the_last_step(ours, theirs, seed)
-    assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
-    assert read_by(ours, GARBAGE) == read_by(theirs, GARBAGE)
+    sent = [record for record in but_statuses(actual.of(REPLICA_SETS)) if record.code != 404]
+    assert_same(actual.lines(sent), recorded_trace.lines(but_statuses(recorded_trace.of(REPLICA_SETS))))
+    assert_same_walk_but_for_the_last_step(actual, recorded_trace, seed)
+    assert_same(actual.lines(accepted(actual.of(GARBAGE))), recorded_trace.lines(accepted(recorded_trace.of(GARBAGE))))
+    assert read_by(actual, GARBAGE) == read_by(recorded_trace, GARBAGE)
 
 
 def test_garbage_collection(seed: int) -> None:
     scenario = "12-garbage-collector"
-    ours, theirs = replayed(scenario, seed), upstream(scenario)
-    assert_same(ours.lines(accepted(ours.of(GARBAGE))), theirs.lines(accepted(theirs.of(GARBAGE))))
-    assert read_by(ours, GARBAGE) == read_by(theirs, GARBAGE)
+    actual, recorded_trace = replayed(scenario, seed), upstream(scenario)
+    assert_same(actual.lines(accepted(actual.of(GARBAGE))), recorded_trace.lines(accepted(recorded_trace.of(GARBAGE))))
+    assert read_by(actual, GARBAGE) == read_by(recorded_trace, GARBAGE)
 
 
 def read_by(trace: Trace, user: str) -> set[str]:
@@ -170,28 +172,32 @@ def read_by(trace: Trace, user: str) -> set[str]:
 
 def test_namespace_deletion(seed: int) -> None:
     scenario = "11-namespace-deletion"
-    ours, theirs = replayed(scenario, seed), upstream(scenario)
+    actual, recorded_trace = replayed(scenario, seed), upstream(scenario)
     # Upstream finalizes the namespace as it was before the last status update, gets a conflict, and reads it
     # again. We take what the status update answered.
-    conflict = next(index for index, record in enumerate(theirs.records) if record.code == 409)
-    assert [(r.verb, r.code) for r in theirs.records[conflict:]] == [("update", 409), ("get", 200), ("update", 200)]
-    expected = [*theirs.records[:conflict], theirs.records[-1]]
-    assert_same(ours.lines(ours.of(NAMESPACES)), theirs.lines(expected))
+    conflict = next(index for index, record in enumerate(recorded_trace.records) if record.code == 409)
+    assert [(r.verb, r.code) for r in recorded_trace.records[conflict:]] == [
+        ("update", 409),
+        ("get", 200),
+        ("update", 200),
+    ]
+    expected = [*recorded_trace.records[:conflict], recorded_trace.records[-1]]
+    assert_same(actual.lines(actual.of(NAMESPACES)), recorded_trace.lines(expected))
 
 
 def test_namespace_sync_delays() -> None:
-    ours = replayed("11-namespace-deletion", 0)
-    gets = [record.t for record in ours.of(NAMESPACES) if record.verb == "get"]
+    actual = replayed("11-namespace-deletion", 0)
+    gets = [record.t for record in actual.of(NAMESPACES) if record.verb == "get"]
     assert gets == pytest.approx([10.579, 15.579, 20.579, 28.579, 36.579, 44.579, 52.579])
-    theirs = [record.t for record in upstream("11-namespace-deletion").records if record.verb == "get"]
-    assert theirs[:-1] == pytest.approx(gets, abs=1.0)
+    recorded_trace = [record.t for record in upstream("11-namespace-deletion").records if record.verb == "get"]
+    assert recorded_trace[:-1] == pytest.approx(gets, abs=1.0)
 
 
 def test_quota_usage(seed: int) -> None:
     """The number of steps until all four pods are released depends on what is counted together, and on conflicts."""
-    ours, theirs = replayed(QUOTA, seed), upstream(QUOTA)
-    written = [[record for record in trace.of(QUOTAS) if record.code == 200] for trace in (ours, theirs)]
-    lines = [trace.docs(records) for trace, records in zip((ours, theirs), written, strict=True)]
+    actual, recorded_trace = replayed(QUOTA, seed), upstream(QUOTA)
+    written = [[record for record in trace.of(QUOTAS) if record.code == 200] for trace in (actual, recorded_trace)]
+    lines = [trace.docs(records) for trace, records in zip((actual, recorded_trace), written, strict=True)]
     assert lines[0][:2] == lines[1][:2], "the first limits, the new ones"
     for step in lines[0]:
         assert set(step) == set(lines[1][0])

@@ -40,9 +40,9 @@ def test_bootstrap_roles_allow_every_request(scenario: str) -> None:
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])
 def test_users_of_requests_are_upstreams(scenario: str) -> None:
     """Of the manager and the controllers that were recorded; others may be at work as well."""
-    ours = {record.user for record in played(scenario).records}
+    actual = {record.user for record in played(scenario).records}
     # Upstream's namespace controller reads discovery when it starts; ours when it has a terminating namespace.
-    assert {record.user for record in recorded(scenario)} - ours <= {"namespace-controller"}
+    assert {record.user for record in recorded(scenario)} - actual <= {"namespace-controller"}
 
 
 @pytest.mark.parametrize("scenario", [*PLAYED, START_UP, TAKE_OVER])

@@ -23,11 +23,11 @@ def watches(records: list[Record]) -> list[Record]:
 
 
 def test_informers_start_with_a_watch_list() -> None:
-    ours, theirs = start_up().records, recorded("14-startup")
+    actual, expected = start_up().records, recorded("14-startup")
     # What the manager before it attached, a cache that is behind may not show (docs/controllers).
-    assert [record.resource for record in ours if record.verb == "list"] == ["volumeattachments"]
-    for record in watches(ours):
-        assert set(record.query) == set(watches(theirs)[0].query)
+    assert [record.resource for record in actual if record.verb == "list"] == ["volumeattachments"]
+    for record in watches(actual):
+        assert set(record.query) == set(watches(expected)[0].query)
         limit = int(record.query["timeoutSeconds"])
         assert 300 <= limit < 600
         assert record.query["timeout"] == re.sub(r"^0m", "", f"{limit // 60}m{limit % 60}s")
@@ -41,20 +41,20 @@ def test_informers_start_with_a_watch_list() -> None:
 
 
 def test_every_resource_is_watched_once_by_the_manager() -> None:
-    ours, theirs = watches(start_up().records), watches(recorded("14-startup"))
-    times = Counter((record.group, record.resource) for record in ours)
+    actual, expected = watches(start_up().records), watches(recorded("14-startup"))
+    times = Counter((record.group, record.resource) for record in actual)
     assert [resource for resource, watched in times.items() if watched > 1] == []
-    assert set(times) == {(record.group, record.resource) for record in theirs}
-    assert {record.user for record in ours} == {record.user for record in theirs} == {"kube-controller-manager"}
+    assert set(times) == {(record.group, record.resource) for record in expected}
+    assert {record.user for record in actual} == {record.user for record in expected} == {"kube-controller-manager"}
 
 
 def test_unread_resources_are_watched_as_partial_metadata() -> None:
     """Upstream's typed factory watches every built-in kind whole, as soon as the garbage collector asks for it."""
-    ours = watches(start_up().records)
+    actual = watches(start_up().records)
     whole = {
         watch.kind.resource for descriptor in UPSTREAMS for watch in descriptor.watches if not watch.field_selector
     }
-    forms = {record.resource: (record.agent, "PartialObjectMetadata" in record.accept) for record in ours}
+    forms = {record.resource: (record.agent, "PartialObjectMetadata" in record.accept) for record in actual}
     for resource, form in forms.items():
         assert form == (("shared-informers", False) if resource in whole else ("metadata-informers", True))
 
@@ -67,11 +67,11 @@ def test_discovery_is_aggregated() -> None:
 
 
 def test_lease_is_created_and_renewed() -> None:
-    ours, theirs = Trace(start_up().records), Trace(recorded("14-startup"))
-    for lines in zip(*(trace.lines(leases(trace.records)) for trace in (ours, theirs)), strict=True):
+    actual, expected = Trace(start_up().records), Trace(recorded("14-startup"))
+    for lines in zip(*(trace.lines(leases(trace.records)) for trace in (actual, expected)), strict=True):
         assert_same(*([line] for line in lines))
-    assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (ours, theirs)))
-    for trace in (ours, theirs):
+    assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (actual, expected)))
+    for trace in (actual, expected):
         first = leases(trace.records)[:3]
         assert first[2].t - first[0].t < 0.1
 
@@ -91,11 +91,11 @@ def test_default_service_cidr_is_updated() -> None:
 
 
 def test_leader_change(seed: int) -> None:
-    ours, theirs = Trace(take_over(seed).records), Trace(recorded("16-leader-election"))
+    actual, expected = Trace(take_over(seed).records), Trace(recorded("16-leader-election"))
     # How often each renews and looks follows from the times, which are checked below.
-    assert set(ours.lines(leases(ours.records))) == set(theirs.lines(leases(theirs.records)))
-    assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (ours, theirs)))
-    for trace in (ours, theirs):
+    assert set(actual.lines(leases(actual.records))) == set(expected.lines(leases(expected.records)))
+    assert_same(*(trace.lines(r for r in trace.records if r.is_event) for trace in (actual, expected)))
+    for trace in (actual, expected):
         check_take_over(leases(trace.records))
 
 

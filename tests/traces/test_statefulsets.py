@@ -124,10 +124,10 @@ def numbers(record: Record) -> dict[str, Any]:
 @pytest.mark.parametrize("scenario", STEPS)
 def test_stateful_set_is_as_recorded(scenario: str, latency: tuple[float, float] | None) -> None:
     played = replay(scenario, STEPS[scenario], latency=latency, seed=1).records
-    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
-    assert_same(ours.lines(list(writes_of(ours))), theirs.lines(list(writes_of(theirs))))
-    assert [record for record in ours.of(USER) if record.is_read] == []
-    statuses = [[numbers(item) for item in trace.of(USER) if item.is_status] for trace in (ours, theirs)]
+    actual, expected = Trace(map(plain, played)), Trace(map(plain, recorded(scenario, HASHES)))
+    assert_same(actual.lines(list(writes_of(actual))), expected.lines(list(writes_of(expected))))
+    assert [record for record in actual.of(USER) if record.is_read] == []
+    statuses = [[numbers(item) for item in trace.of(USER) if item.is_status] for trace in (actual, expected)]
     assert statuses[0][0] == statuses[1][0]
     assert statuses[0][-1] == statuses[1][-1]
     assert {frozenset(status) for status in statuses[0]} == {frozenset(status) for status in statuses[1]}, (

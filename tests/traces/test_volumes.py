@@ -51,11 +51,11 @@ def per_object(trace: Trace) -> list[Record]:
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])
 def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float, float] | None) -> None:
     played = replay(SCENARIO, steps, latency=latency, seed=1).records
-    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
-    assert_same(ours.lines(per_object(ours)), theirs.lines(per_object(theirs)))
+    actual, expected = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
+    assert_same(actual.lines(per_object(actual)), expected.lines(per_object(expected)))
     reads = [
         [(item.verb, item.resource, item.name, item.code) for item in trace.of(USER) if item.is_read]
-        for trace in (ours, theirs)
+        for trace in (actual, expected)
     ]
     assert reads[0] == reads[1], "whether a claim is gone is asked for, once each"
 
@@ -65,9 +65,9 @@ def test_claims_are_bound_and_volumes_released_as_recorded(latency: tuple[float,
 def test_protection_finalizers_are_removed_as_recorded(user: str, latency: tuple[float, float] | None) -> None:
     """For each claim a list of the pods, and for all a write of the whole object."""
     played = replay(SCENARIO, steps, latency=latency, seed=1).records
-    ours, theirs = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
-    requests = [[item for item in trace.of(user) if item.code < 400] for trace in (ours, theirs)]
-    assert_same(ours.lines(requests[0]), theirs.lines(requests[1]))
+    actual, expected = Trace(map(plain, played)), Trace(map(plain, recorded(SCENARIO)))
+    requests = [[item for item in trace.of(user) if item.code < 400] for trace in (actual, expected)]
+    assert_same(actual.lines(requests[0]), expected.lines(requests[1]))
 
 
 @pytest.mark.parametrize("latency", [None, MILLISECONDS], ids=["no latency", "with latency"])

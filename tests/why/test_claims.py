@@ -56,7 +56,7 @@ CLAIMED = Cause("replicaset-controller", "default/web", "it was too many")
         "user without claim": ("jane", None, "jane with curl", "user"),
     },
 )
-def test_who_wrote(user: str, cause: Cause | None, by: str, root: str) -> None:
+def test_writer_and_root_cause(user: str, cause: Cause | None, by: str, root: str) -> None:
     origin = Origin(user=user, user_agent="curl/8.0", verb="update", cause=cause)
     believed = trusted_cause(origin, {"system:serviceaccount:shop:operator"})
     change = ObjectChange(Reference("pods", "default", "web"), "MODIFIED", 7, origin=origin, cause=believed)

@@ -26,11 +26,11 @@ class Difference:
     """One difference: a path with ``*`` for list indexes, and both values."""
 
     path: str
-    theirs: Json
-    ours: Json
+    expected: Json
+    actual: Json
 
     def __str__(self) -> str:
-        return f"{self.path}: real {_short(self.theirs)} | ours {_short(self.ours)}"
+        return f"{self.path}: real {_short(self.expected)} | ours {_short(self.actual)}"
 
 
 def _short(value: Json) -> str:
@@ -38,33 +38,33 @@ def _short(value: Json) -> str:
     return text if len(text) < 1500 else text[:1500] + "..."
 
 
-def differences(exchange: Exchange, place: str, ours: Answer, translation: Translation) -> list[Difference]:
+def differences(exchange: Exchange, place: str, actual: Answer, translation: Translation) -> list[Difference]:
     """All differences. ``place`` is the path of the object.
 
     What each server chose for itself is no difference, and is what the translation learns from.
     """
-    theirs = exchange.answer
-    for one, other in _names(exchange, theirs.body, ours.body):
+    expected = exchange.answer
+    for one, other in _names(exchange, expected.body, actual.body):
         translation.learn_name(one, other)
-    if theirs.code != ours.code or not theirs.accepted:
-        return list(_failures(theirs, ours, translation))
-    return list(_compare(place, "body", "", theirs.body, ours.body, translation))
+    if expected.code != actual.code or not expected.accepted:
+        return list(_failures(expected, actual, translation))
+    return list(_compare(place, "body", "", expected.body, actual.body, translation))
 
 
-def _names(exchange: Exchange, theirs: Json, ours: Json) -> Iterator[tuple[str, str]]:
+def _names(exchange: Exchange, expected: Json, actual: Json) -> Iterator[tuple[str, str]]:
     """The names that the servers generated for the object of a request."""
     prefix = exchange.generate_name
-    if prefix and isinstance(theirs, dict) and isinstance(ours, dict):
+    if prefix and isinstance(expected, dict) and isinstance(actual, dict):
         for key in ("metadata", "details"):
-            names = [str((body.get(key) or {}).get("name")) for body in (theirs, ours)]
+            names = [str((body.get(key) or {}).get("name")) for body in (expected, actual)]
             if all(is_generated(prefix, name) for name in names):
                 yield names[0], names[1]
 
 
-def _failures(theirs: Answer, ours: Answer, translation: Translation) -> Iterator[Difference]:
-    if theirs.code != ours.code:
-        yield Difference("code", theirs.code, ours.code)
-    before, after = theirs.body, ours.body
+def _failures(expected: Answer, actual: Answer, translation: Translation) -> Iterator[Difference]:
+    if expected.code != actual.code:
+        yield Difference("code", expected.code, actual.code)
+    before, after = expected.body, actual.body
     if not (isinstance(before, dict) and isinstance(after, dict)):
         if before != after:
             yield Difference("body", before, after)
@@ -78,28 +78,33 @@ def _failures(theirs: Answer, ours: Answer, translation: Translation) -> Iterato
 
 
 def _compare(
-    place: str, path: str, key: str, theirs: Json, ours: Json, translation: Translation
+    place: str, path: str, key: str, expected: Json, actual: Json, translation: Translation
 ) -> Iterator[Difference]:
-    if theirs == ours and type(theirs) is type(ours):
+    if expected == actual and type(expected) is type(actual):
         return
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        meta = theirs.get("metadata")
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        meta = expected.get("metadata")
         if path.startswith("body.items") and isinstance(meta, dict):
             place = f"{place}/{meta.get('name')}"
-        for name in dict.fromkeys((*theirs, *ours)):
-            before, after = theirs.get(name, ABSENT), ours.get(name, ABSENT)
+        for name in dict.fromkeys((*expected, *actual)):
+            before, after = expected.get(name, ABSENT), actual.get(name, ABSENT)
             if name == "managedFields" and isinstance(before, list) and isinstance(after, list):
                 before, after = sorted(before, key=_manager), sorted(after, key=_manager)
             yield from _compare(place, f"{path}.{name}", name, before, after, translation)
-    elif key in _SETS and isinstance(theirs, list) and isinstance(ours, list) and _sorted(theirs) == _sorted(ours):
-        yield Difference(f"{path} order", theirs, ours)
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for before, after in zip(theirs, ours, strict=True):
+    elif (
+        key in _SETS
+        and isinstance(expected, list)
+        and isinstance(actual, list)
+        and _sorted(expected) == _sorted(actual)
+    ):
+        yield Difference(f"{path} order", expected, actual)
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for before, after in zip(expected, actual, strict=True):
             yield from _compare(place, f"{path}.*", key, before, after, translation)
-    elif translation.is_own(key, theirs, ours):
-        translation.learn(place, key, theirs, ours)
+    elif translation.is_own(key, expected, actual):
+        translation.learn(place, key, expected, actual)
     else:
-        yield Difference(path, theirs, ours)
+        yield Difference(path, expected, actual)
 
 
 _SETS = frozenset({"resourceRules", "nonResourceRules"})

@@ -25,10 +25,10 @@ _RECORDED = ("2026-11-22T10:", "2026-11-22T11:", "2026-11-28T17:", "2026-11-28T1
 """The hours of the recordings. Times in requests are older."""
 
 
-def _just_written(theirs: str, ours: str, now: float) -> bool:
-    if not (_TIME.match(theirs) and _TIME.match(ours) and theirs.startswith(_RECORDED)):
+def _just_written(expected: str, actual: str, now: float) -> bool:
+    if not (_TIME.match(expected) and _TIME.match(actual) and expected.startswith(_RECORDED)):
         return False
-    return len(theirs) == len(ours) and abs(now - datetime.fromisoformat(ours).timestamp()) < 120
+    return len(expected) == len(actual) and abs(now - datetime.fromisoformat(actual).timestamp()) < 120
 
 
 def is_generated(prefix: str, name: str) -> bool:
@@ -74,20 +74,24 @@ class Translation:
         self._tokens: dict[str, str] = {}
         self._split_seconds: set[tuple[str, str]] = set()
 
-    def learn_name(self, theirs: str, ours: str) -> None:
+    def learn_name(self, expected: str, actual: str) -> None:
         """Add a pair of names generated for the same object."""
-        self._texts[theirs] = ours
+        self._texts[expected] = actual
 
-    def learn(self, place: str, key: str, theirs: Json, ours: Json) -> None:
+    def learn(self, place: str, key: str, expected: Json, actual: Json) -> None:
         """Add a pair of values of the same field in two responses for the object at ``place``."""
-        if isinstance(theirs, str) and _TIME.match(theirs) and self._values.get((place, key, theirs), ours) != ours:
-            self._split_seconds.add((place, theirs))
-        self._values[place, key, theirs] = ours
-        self._latest[key, theirs] = ours
+        if (
+            isinstance(expected, str)
+            and _TIME.match(expected)
+            and self._values.get((place, key, expected), actual) != actual
+        ):
+            self._split_seconds.add((place, expected))
+        self._values[place, key, expected] = actual
+        self._latest[key, expected] = actual
         if key == "continue":
-            self._tokens[theirs] = ours
-        if isinstance(theirs, str) and isinstance(ours, str):
-            self._texts.update(zip(_ANY_UUID.findall(theirs), _ANY_UUID.findall(ours), strict=False))
+            self._tokens[expected] = actual
+        if isinstance(expected, str) and isinstance(actual, str):
+            self._texts.update(zip(_ANY_UUID.findall(expected), _ANY_UUID.findall(actual), strict=False))
 
     def is_of_split_second(self, place: str, text: str) -> bool:
         """Whether a request's body carries a recorded time that stands for several of ours.
@@ -95,24 +99,24 @@ class Translation:
         There two writes were made in one second, here in two: ours is sent another time than it had stored."""
         return any(target == place and time in text for target, time in self._split_seconds)
 
-    def is_own(self, key: str, theirs: Json, ours: Json) -> bool:
+    def is_own(self, key: str, expected: Json, actual: Json) -> bool:
         """Whether two values that differ are ones that each server chose for itself. ``key`` is the field's name."""
-        if isinstance(theirs, int) and isinstance(ours, int):
+        if isinstance(expected, int) and isinstance(actual, int):
             ports = range(30000, 32768)
-            return key in ("nodePort", "healthCheckNodePort") and theirs in ports and ours in ports
-        if not (isinstance(theirs, str) and isinstance(ours, str)):
+            return key in ("nodePort", "healthCheckNodePort") and expected in ports and actual in ports
+        if not (isinstance(expected, str) and isinstance(actual, str)):
             return False
         if key == "resourceVersion":
-            return theirs.isdigit() and ours.isdigit()
+            return expected.isdigit() and actual.isdigit()
         if key in _ARBITRARY:
-            return bool(theirs) and bool(ours)
+            return bool(expected) and bool(actual)
         if key in ("clusterIP", "clusterIPs"):
-            return theirs.startswith(_SERVICE_RANGE) and ours.startswith(_SERVICE_RANGE)
-        return _just_written(theirs, ours, time.time()) or self.same_text(theirs, ours)
+            return expected.startswith(_SERVICE_RANGE) and actual.startswith(_SERVICE_RANGE)
+        return _just_written(expected, actual, time.time()) or self.same_text(expected, actual)
 
-    def same_text(self, theirs: str, ours: str) -> bool:
+    def same_text(self, expected: str, actual: str) -> bool:
         """Whether two texts are equal except for uids, generated names and revisions."""
-        return theirs == ours or self.comparable(self.text(theirs)) == self.comparable(ours)
+        return expected == actual or self.comparable(self.text(expected)) == self.comparable(actual)
 
     @staticmethod
     def comparable(text: str) -> str:
@@ -121,9 +125,9 @@ class Translation:
 
     def text(self, text: str) -> str:
         """The text with our uids and generated names."""
-        for theirs, ours in self._texts.items():
-            if theirs in text:
-                text = text.replace(theirs, ours)
+        for expected, actual in self._texts.items():
+            if expected in text:
+                text = text.replace(expected, actual)
         return text
 
     def target(self, place: str, target: str) -> str:
@@ -133,8 +137,8 @@ class Translation:
         for part in query.split("&") if mark else ():
             key, _is, value = part.partition("=")
             if key == "continue":
-                for token, ours in self._tokens.items():
-                    value = value.replace(quote(token, safe=""), quote(ours, safe=""))
+                for token, actual in self._tokens.items():
+                    value = value.replace(quote(token, safe=""), quote(actual, safe=""))
             else:
                 value = str(self._value(place, key, value))
             parts.append(f"{key}={value}" if _is else key)

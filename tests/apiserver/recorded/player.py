@@ -29,13 +29,13 @@ class Found:
 
     seed: int
     exchange: Exchange
-    ours: Answer
+    actual: Answer
     differences: tuple[Difference, ...]
 
     def __str__(self) -> str:
         exchange = self.exchange
         asked = f"{exchange.method} {exchange.target} {exchange.content_type} {exchange.text[:1500]}"
-        lines = [f"seed {self.seed}: {exchange.answer.code} {self.ours.code} {asked}"]
+        lines = [f"seed {self.seed}: {exchange.answer.code} {self.actual.code} {asked}"]
         return "\n    ".join([*lines, *map(str, self.differences)])
 
 
@@ -87,35 +87,35 @@ class Player:
             exchange = exchanges[-1]
             place = _place(exchange)
             settles = len(exchanges) > 1 and exchange.target.startswith(_SETTLING)
-            ours = (self._settled if settles else self._send)(exchange, place, translation)
-            result = differences(exchange, _object_path(place, exchange.answer), ours, translation)
+            actual = (self._settled if settles else self._send)(exchange, place, translation)
+            result = differences(exchange, _object_path(place, exchange.answer), actual, translation)
             result = [item for item in result if not _is_of_the_second(exchange, item)]
-            written = _written(exchange, ours, place, revisions)
+            written = _written(exchange, actual, place, revisions)
             if not translation.is_of_split_second(place, exchange.text):
                 result += written
-            self.report.counts.update(shown(exchange, ours, translation))
+            self.report.counts.update(shown(exchange, actual, translation))
             if verbose:
-                print(Found(scenario.seed, exchange, ours, tuple(result)))
-            if self._count(scenario.seed, exchange, ours, result):
+                print(Found(scenario.seed, exchange, actual, tuple(result)))
+            if self._count(scenario.seed, exchange, actual, result):
                 return
 
-    def _count(self, seed: int, exchange: Exchange, ours: Answer, differences: list[Difference]) -> bool:
+    def _count(self, seed: int, exchange: Exchange, actual: Answer, differences: list[Difference]) -> bool:
         report = self.report
         report.requests += 1
-        report.granted += exchange.answer.accepted and ours.accepted
-        report.refused += not exchange.answer.accepted and not ours.accepted
+        report.granted += exchange.answer.accepted and actual.accepted
+        report.refused += not exchange.answer.accepted and not actual.accepted
         rows: dict[str, Row] = {}
         remaining = []
         for difference in differences:
-            row = explain(difference, exchange, ours)
+            row = explain(difference, exchange, actual)
             if row is None:
                 remaining.append(difference)
             else:
                 rows[row.about] = row
         report.rows.update(list(rows))
         if remaining:
-            report.unexplained.append(Found(seed, exchange, ours, tuple(remaining)))
-        return exchange.answer.accepted != ours.accepted
+            report.unexplained.append(Found(seed, exchange, actual, tuple(remaining)))
+        return exchange.answer.accepted != actual.accepted
 
     def _send(self, exchange: Exchange, place: str, translation: Translation) -> Answer:
         target = translation.target(place, exchange.target)
@@ -175,16 +175,18 @@ def _is_of_the_second(exchange: Exchange, difference: Difference) -> bool:
     return is_theirs and difference.path.endswith('.k:{"type":"Terminating"}.f:lastTransitionTime')
 
 
-def _written(exchange: Exchange, ours: Answer, place: str, revisions: dict[str, tuple[str, str]]) -> list[Difference]:
+def _written(exchange: Exchange, actual: Answer, place: str, revisions: dict[str, tuple[str, str]]) -> list[Difference]:
     """Whether one server stored a write that was a no-op for the other."""
-    theirs = exchange.answer
-    if not (theirs.accepted and ours.accepted and isinstance(theirs.body, dict) and isinstance(ours.body, dict)):
+    expected = exchange.answer
+    if not (
+        expected.accepted and actual.accepted and isinstance(expected.body, dict) and isinstance(actual.body, dict)
+    ):
         return []
-    metas = [body.get("metadata") or {} for body in (theirs.body, ours.body)]
+    metas = [body.get("metadata") or {} for body in (expected.body, actual.body)]
     now = tuple(str(meta.get("resourceVersion", "")) for meta in metas)
-    if exchange.dry_run or "items" in theirs.body or not all(now) or theirs.body.get("kind") == "Scale":
+    if exchange.dry_run or "items" in expected.body or not all(now) or expected.body.get("kind") == "Scale":
         return []
-    path = _object_path(place, theirs)
+    path = _object_path(place, expected)
     before = revisions.get(path)
     revisions[path] = (now[0], now[1])
     if exchange.method not in ("PUT", "PATCH") or before is None:

@@ -25,7 +25,7 @@ _EMPTY = re.compile(r"(?<=[ :])(\{\}|\[\])")
 def _shows_empty(difference: Difference, _exchange: Exchange, _ours: Answer) -> bool:
     if difference.path != "message":
         return False
-    texts = [_NAME.sub("(name)", Translation.comparable(text)) for text in (difference.theirs, difference.ours)]
+    texts = [_NAME.sub("(name)", Translation.comparable(text)) for text in (difference.expected, difference.actual)]
     return texts[0] != texts[1] and _EMPTY.sub("null", texts[0]) == _EMPTY.sub("null", texts[1])
 
 
@@ -39,13 +39,13 @@ def _causes(answer: Answer) -> list[tuple[str, str]]:
     return [(cause.get("field", ""), Translation.comparable(cause.get("message", ""))) for cause in causes]
 
 
-def _is_in_order_of_a_map(difference: Difference, exchange: Exchange, ours: Answer) -> bool:
+def _is_in_order_of_a_map(difference: Difference, exchange: Exchange, actual: Answer) -> bool:
     if difference.path != "message" and not difference.path.startswith("body.details.causes."):
         return False
-    theirs, ours_causes = _causes(exchange.answer), _causes(ours)
-    if theirs == ours_causes or sorted(theirs) != sorted(ours_causes):
+    expected, ours_causes = _causes(exchange.answer), _causes(actual)
+    if expected == ours_causes or sorted(expected) != sorted(ours_causes):
         return False
-    moved = [one for one, other in zip(theirs, ours_causes, strict=True) if one != other]
+    moved = [one for one, other in zip(expected, ours_causes, strict=True) if one != other]
     return all(_OVER_A_MAP.search(field) or text.startswith("conflict with ") for field, text in moved)
 
 
@@ -71,9 +71,9 @@ ROWS = (
 )
 
 
-def explain(difference: Difference, exchange: Exchange, ours: Answer) -> Row | None:
+def explain(difference: Difference, exchange: Exchange, actual: Answer) -> Row | None:
     """The row that explains a difference, if there is one."""
-    return next((row for row in ROWS if row.explains(difference, exchange, ours)), None)
+    return next((row for row in ROWS if row.explains(difference, exchange, actual)), None)
 
 
 def table() -> str:

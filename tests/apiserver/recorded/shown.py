@@ -13,10 +13,10 @@ _VALUE = re.compile(r"(Invalid|Unsupported|Duplicate) value: (\{|\[|null)|Not fo
 _DIFF = re.compile(r"^@@ -\S+ \+\S+ @@$", re.M)
 
 
-def shown(exchange: Exchange, ours: Answer, translation: Translation) -> Iterator[tuple[str, bool]]:
+def shown(exchange: Exchange, actual: Answer, translation: Translation) -> Iterator[tuple[str, bool]]:
     """For each struct, list, map or diff in the causes of a recorded rejection: its kind, and whether our response has
     it."""
-    answered = Counter(translation.comparable(cause) for cause in _causes(ours.body))
+    answered = Counter(translation.comparable(cause) for cause in _causes(actual.body))
     for cause in _causes(exchange.answer.body):
         kind = "diffs" if _DIFF.search(cause) else "values" if _VALUE.search(cause) else ""
         if kind:

@@ -112,7 +112,7 @@ def test_missing_files(tmp_path: Path) -> None:
         load_stages([str(tmp_path)])
 
 
-def test_a_folder_is_read_in_order_and_without_its_kustomization(tmp_path: Path) -> None:
+def test_directory_is_read_in_order_without_kustomization(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / f"{name}.yaml").write_text(HEAD.replace("name: s", f"name: {name}") + "  selector: {}\n")
     (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\n")

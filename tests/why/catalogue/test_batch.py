@@ -34,7 +34,7 @@ def test_a_job_that_is_suspended(scenario: Scenario) -> None:
     assert root_texts(scenario.why("job/later")) == ["job/later changed: spec.suspend: false -> true"]
 
 
-def test_a_job_whose_time_to_live_is_over(scenario: Scenario) -> None:
+def test_job_past_ttl(scenario: Scenario) -> None:
     scenario.apply(_job("short", ttlSecondsAfterFinished=0))
     scenario.until_gone("jobs", "short")
     assert_explains(

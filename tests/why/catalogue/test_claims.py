@@ -20,7 +20,7 @@ def _user() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "user"}, "spec": spec}
 
 
-def test_a_class_that_is_not_there(scenario: Scenario) -> None:
+def test_missing_class(scenario: Scenario) -> None:
     scenario.apply(_claim(storageClassName="none-such"))
     explanation = scenario.why("pvc/data")
     assert explanation.state == "pending"

@@ -44,7 +44,7 @@ def test_drained_within_a_budget(scenario: Scenario) -> None:
     )
 
 
-def test_a_drain_that_a_budget_holds_up(scenario: Scenario) -> None:
+def test_drain_blocked_by_budget(scenario: Scenario) -> None:
     (node,), scheduling = scenario.nodes(1)
     (name,) = scenario.deployment(replicas=1, **scheduling)
     scenario("create", "pdb", "web", "--min-available=1", "--selector=app=web")
@@ -146,7 +146,7 @@ def test_deleted_with_its_namespace(scenario: Scenario) -> None:
     )
 
 
-def test_a_name_that_was_used_before(scenario: Scenario) -> None:
+def test_reused_name(scenario: Scenario) -> None:
     """What happened to an earlier pod of the same name is no part of the answer."""
     scenario.apply(pod("same"))
     scenario.until_ready(1)

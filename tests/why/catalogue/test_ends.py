@@ -10,7 +10,7 @@ def _config_map(name: str, **metadata: object) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
 
 
-def test_a_finalizer_of_somebody_else(scenario: Scenario) -> None:
+def test_finalizer_of_another_program(scenario: Scenario) -> None:
     scenario.apply(_config_map("held", finalizers=["example.com/hold"]))
     scenario("delete", "configmap", "held", "--wait=false")
     assert_explains(
@@ -21,7 +21,7 @@ def test_a_finalizer_of_somebody_else(scenario: Scenario) -> None:
     assert_explains(scenario.why("cm/held"), "deleted", f"configmap/held by {ADMIN} delete* [user]")
 
 
-def test_a_namespace_with_an_object_that_is_held(scenario: Scenario) -> None:
+def test_namespace_with_object_with_finalizer(scenario: Scenario) -> None:
     name = f"{scenario.namespace}-inner"
     scenario("create", "namespace", name)
     scenario("-n", name, "apply", "-f", "-", stdin=_config_map("held", finalizers=["example.com/hold"]))

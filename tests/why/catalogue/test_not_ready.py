@@ -120,7 +120,7 @@ def test_a_statefulset_waits_for_its_first_pod(scenario: Scenario) -> None:
     assert "db-0 has to be ready before the 2 pods after it" in whole_text(explanation)
 
 
-def test_a_daemonset_that_leaves_nodes_out(scenario: Scenario) -> None:
+def test_daemonset_excludes_nodes(scenario: Scenario) -> None:
     (first, _second), scheduling = scenario.nodes(2)
     scenario("taint", "node", first, "dedicated=gpu:NoSchedule")
     scenario.apply(workload("DaemonSet", "agent", pod=quick_pod(**scheduling)))

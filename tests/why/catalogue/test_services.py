@@ -15,7 +15,7 @@ def _service(selector: dict[str, str], **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_selector_that_fits_no_pod(scenario: Scenario) -> None:
+def test_selector_without_matching_pods(scenario: Scenario) -> None:
     (pod,) = scenario.deployment("shop", replicas=1)
     scenario.apply(_service({"app": "shopp"}))
     explanation = scenario.why("service/web")
@@ -23,7 +23,7 @@ def test_a_selector_that_fits_no_pod(scenario: Scenario) -> None:
     assert explanation.steps[0].table == [f"pod {pod} has app=shop"]
 
 
-def test_a_selector_that_was_changed(scenario: Scenario) -> None:
+def test_changed_selector(scenario: Scenario) -> None:
     scenario.deployment("shop", replicas=1)
     scenario.apply(_service({"app": "shop"}))
     scenario.until(lambda: scenario.why("service/web").state == "as desired", "the service has an endpoint")

@@ -35,8 +35,8 @@ NOT_ON_V1_20 = frozenset(
         test_batch.test_a_cron_job_that_is_suspended,
         test_batch.test_a_cron_job_that_waits_for_its_time,
         test_batch.test_a_job_that_is_suspended,
-        test_batch.test_a_job_whose_time_to_live_is_over,
-        test_deleted.test_a_drain_that_a_budget_holds_up,
+        test_batch.test_job_past_ttl,
+        test_deleted.test_drain_blocked_by_budget,
         test_deleted.test_drained_within_a_budget,
         test_pending.test_a_policy_rejects,
         test_pending.test_a_webhook_rejects,
@@ -44,7 +44,7 @@ NOT_ON_V1_20 = frozenset(
         test_pending.test_scheduling_gates,
         test_scaling.test_an_autoscaler_whose_target_was_scaled_to_zero,
         test_services.test_a_load_balancer_of_another_class,
-        test_services.test_a_selector_that_was_changed,
+        test_services.test_changed_selector,
     }
 )
 """Scenarios that need a newer API server."""
