@@ -18,6 +18,18 @@ def _autoscaler(**spec: Any) -> dict[str, Any]:
     }
 
 
+async def test_before_the_first_sync(cluster: Cluster) -> None:
+    await cluster.deployment()
+    await cluster.create(_autoscaler())
+    await asyncio.sleep(1)
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert explanation.state == "not synced yet"
+    assert [step.text for step in explanation.steps] == [
+        "horizontalpodautoscaler/web waits for its first sync: horizontal-pod-autoscaler-controller syncs all of them "
+        "every 15 s, or --horizontal-pod-autoscaler-sync-period"
+    ]
+
+
 async def test_deleted_scale_target(cluster: Cluster) -> None:
     await cluster.deployment()
     await cluster.create(_autoscaler())

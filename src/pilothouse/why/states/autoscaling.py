@@ -21,9 +21,16 @@ _NO_REQUEST = re.compile(r"missing request for \S+ in container (?P<container>\S
 _TOLERANCE = 0.1
 """``--horizontal-pod-autoscaler-tolerance``, unless ``spec.behavior`` has one."""
 
+_FIRST_SYNC = (
+    "waits for its first sync: horizontal-pod-autoscaler-controller syncs all of them every 15 s, or "
+    "--horizontal-pod-autoscaler-sync-period"
+)
+
 
 async def autoscaler(view: View) -> Finding | None:
     """Explain the number of replicas: conditions with status False, the metrics, and the limits."""
+    if not view.status.get("conditions"):  # every sync writes some
+        return Finding("not synced yet", (view.step(_FIRST_SYNC, root=STATE),))
     current, desired = view.status.get("currentReplicas", 0), view.status.get("desiredReplicas", 0)
     able, active, limited = (view.condition(type_) for type_ in ("AbleToScale", "ScalingActive", "ScalingLimited"))
     steps: list[Step] = []
