@@ -147,7 +147,7 @@ def described(preview: "Preview") -> Iterator[str]:
     yield from _pending("found no place", [pod for pod in preview.pending if not pod.before])
     yield from _pending("pending as before the drain", [pod for pod in preview.pending if pod.before])
     yield ""
-    rest = f"at rest {scalars.shown_seconds(preview.seconds)} after the first eviction"
+    rest = f"at rest {scalars.shown_seconds(preview.seconds)} after the drain began"
     if not preview.at_rest:
         limits = drain_preview.BUSY_SETTLE_SECONDS, drain_preview.SETTLE_SECONDS
         rest = f"NOT at rest {scalars.shown_seconds(limits[not preview.busy])} after the drain"
