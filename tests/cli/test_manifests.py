@@ -54,6 +54,14 @@ def test_errors_name_their_file(tmp_path: Path) -> None:
         load(str(tmp_path))
 
 
+def test_a_template_of_a_helm_chart_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("{{- if .Values.x }}\nkind: ConfigMap\n{{- end }}\n")
+    with pytest.raises(
+        UserError, match=r"a\.yaml is not valid YAML: line 1, .*: is it part of a Helm chart\? Its manifests "
+    ):
+        load(str(tmp_path))
+
+
 def test_folders_have_regular_files(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").symlink_to("/dev/zero")
     with pytest.raises(UserError, match=r"unable to read manifest .*/a\.yaml: it is not a regular file"):

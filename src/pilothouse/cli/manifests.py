@@ -31,6 +31,7 @@ _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _KUSTOMIZE_GROUP = "kustomize.config.k8s.io/"
 _INSTALL_FIRST = ": ensure CRDs are installed first"
 """As kubectl has it."""
+_HELM_HINT = ": is it part of a Helm chart? Its manifests are the output of `helm template NAME CHART`, for `-f -`"
 _STRICT_ERROR = "strict decoding error: "
 _DECODING_ERROR = '": json: cannot unmarshal '
 """After the object of the cluster, quoted."""
@@ -131,7 +132,8 @@ def manifests_in(text: str, path: str) -> list[Manifest]:
     try:
         documents = documents_of(text)
     except ManifestError as error:
-        raise UserError(f"manifest {path} is not valid YAML: {error}") from error
+        hint = _HELM_HINT if "{{" in text else ""
+        raise UserError(f"manifest {path} is not valid YAML: {error}{hint}") from error
     objects: list[tuple[Any, str]] = []
     for number, document in enumerate(documents, 1):
         if document is None:
@@ -174,7 +176,7 @@ def _hint_of_file(source: str) -> str:
     name = pathlib.Path(source.partition(", document ")[0]).name
     if not (name == "Chart.yaml" or (name.startswith("values") and name.endswith((".yaml", ".yml")))):
         return ""
-    return ": is it part of a Helm chart? Its manifests are the output of `helm template NAME CHART`, for `-f -`"
+    return _HELM_HINT
 
 
 async def apply_manifest(client: Client, manifest: Manifest) -> AppliedObject:
