@@ -266,7 +266,7 @@ async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:
     await cluster.patch(NODES, node, taint, "")
     await asyncio.sleep(60)
     result = text(await cluster.why("pods", pod))
-    assert "poddisruptionbudget/web (minAvailable 1) is not asked: the pod is deleted, not evicted" in result, result
+    assert "poddisruptionbudget/web (minAvailable 1) does not apply: the pod is deleted, not evicted" in result, result
 
 
 async def test_priority_classes_of_a_preemption(cluster: Cluster) -> None:

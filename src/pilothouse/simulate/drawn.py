@@ -56,7 +56,7 @@ def draw(wanted: Faults | None, seed: int, nodes: Sequence[str], *, program: boo
             case "pods":
                 drawn.append(PodCrash(at, round(chance.random(), 4)))
             case _:
-                drawn.append(_of_manager(chance, at, chance.choice(resources), program=program))
+                drawn.append(_manager_fault(chance, at, chance.choice(resources), program=program))
     return tuple(drawn)
 
 
@@ -69,9 +69,8 @@ def _node_outage(chance: random.Random, at: float, nodes: Sequence[str]) -> Node
     )
 
 
-def _of_manager(chance: random.Random, at: float, resource: str, *, program: bool) -> faults.Fault:
-    """Faults of single writes rather than of a share of them: they happen in the same way when other faults are left
-    out."""
+def _manager_fault(chance: random.Random, at: float, resource: str, *, program: bool) -> faults.Fault:
+    """Faults of single writes, not of a percentage: they stay the same when other faults are omitted (shrinking)."""
     kinds = ("write",) * 4 + ("crash",) * 4 + ("drop", "slow", "hold", "read", "requests", "lag", "move", "compact")
     lasts = round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)
     match chance.choice((*kinds, "second") if program else kinds):

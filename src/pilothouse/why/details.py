@@ -124,9 +124,9 @@ def _disrupted_pods(budget: Document | None) -> dict[str, Any]:
 
 
 def _budget_line(name: str, old: Document, new: Document) -> str:
-    was, status = old.get("status") or {}, new.get("status") or {}
+    old_status, status = old.get("status") or {}, new.get("status") or {}
     return (
-        f"charged to poddisruptionbudget/{name}: disruptionsAllowed {was.get('disruptionsAllowed', 0)} -> "
+        f"charged to poddisruptionbudget/{name}: disruptionsAllowed {old_status.get('disruptionsAllowed', 0)} -> "
         f"{status.get('disruptionsAllowed', 0)}, {status.get('currentHealthy', 0)} of {status.get('expectedPods', 0)} "
         f"pods healthy, {status.get('desiredHealthy', 0)} desired"
     )
@@ -137,7 +137,7 @@ async def _bypassed_budgets(evidence: Evidence, change: ObjectChange) -> list[st
     pod = await evidence.before(change)
     budgets = await evidence.objects(_BUDGETS, change.reference.namespace, revision=change.revision - 1)
     return [
-        f"poddisruptionbudget/{budget['metadata']['name']} ({bounds(budget)}) is not asked: "
+        f"poddisruptionbudget/{budget['metadata']['name']} ({bounds(budget)}) does not apply: "
         "the pod is deleted, not evicted"
         for budget in budgets
         if pod is not None and selects(budget, pod)

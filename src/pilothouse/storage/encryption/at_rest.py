@@ -1,4 +1,4 @@
-"""The providers of all resources, for a store, and replacing them when the configuration changes.
+"""Encryption at rest of one store: its providers by resource, which are replaced when the configuration changes.
 
 A store decrypts each value once, when it is read or reported by etcd, and encrypts it once, when it is written.
 """
@@ -18,7 +18,7 @@ _IDENTITY = Identity()
 
 
 class Providers:
-    """One configuration. ``probes`` are those of its KMS plugins, in the order of the file."""
+    """The transformers of one configuration. ``probes`` are those of its KMS plugins, in the order of the file."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class EncryptionAtRest:
         self._transformer_and_name: dict[GroupResource, tuple[Transformer, str]] = {}
         self._polls: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
-        self._listen(providers)
+        self._connect_probes(providers)
 
     @property
     def providers(self) -> Providers:
@@ -130,7 +130,7 @@ class EncryptionAtRest:
 
     # Lifecycle
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         for hook in self.on_change:
             hook()
 
@@ -144,7 +144,7 @@ class EncryptionAtRest:
         old, polls = self._providers, self._polls
         self._providers, self._polls = providers, None
         self._transformer_and_name.clear()
-        self._listen(providers)
+        self._connect_probes(providers)
         self.start()
 
         async def end() -> None:
@@ -158,7 +158,7 @@ class EncryptionAtRest:
         task = asyncio.create_task(end(), name="old KMS plugins")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-        self._changed()
+        self._notify()
 
     async def close(self) -> None:
         """Stop background tasks, and close all connections."""
@@ -168,6 +168,6 @@ class EncryptionAtRest:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._providers.close()
 
-    def _listen(self, providers: Providers) -> None:
+    def _connect_probes(self, providers: Providers) -> None:
         for probe in providers.probes:
-            probe.on_recovered = self._changed
+            probe.on_recovered = self._notify

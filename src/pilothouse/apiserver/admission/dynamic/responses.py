@@ -126,7 +126,7 @@ def _read_review(body: bytes, version: str) -> Object:
 
 
 def _decoded(body: bytes) -> Any:
-    """The value. Raises ``CallError`` for what is not JSON, and for numbers and surrogates that cannot be decoded."""
+    """The value. Raises ``CallError`` for invalid JSON, and for numbers and surrogates that cannot be decoded."""
     try:
         check_bounds(body)
         return _decode(body.decode(errors="replace"))

@@ -67,8 +67,8 @@ class AbsentOwnerCache:
             self._identities.popitem(last=False)
 
 
-ORPHANS_AT_ONCE = 100
-"""How many dependents of one owner are patched at the same time."""
+MAX_CONCURRENT_ORPHANS = 100
+"""Maximum number of dependents of one owner that are patched concurrently."""
 
 
 class _NamespacedOwner(Exception):
@@ -106,7 +106,7 @@ class ItemProcessor:
         """
         self._log.info("Processing item", v=2, item=node.identity, virtual=node.virtual)
         if node.being_deleted and not node.deleting_dependents:
-            return  # Its dependents are processed after it is gone.
+            return  # Its dependents are processed after its deletion.
         try:
             located = self._locate(node)
             latest = await self._live.get(located)
@@ -136,8 +136,8 @@ class ItemProcessor:
         try:
             located = self._locate(owner)
             dependents = owner.dependent_nodes()
-            for start in range(0, len(dependents), ORPHANS_AT_ONCE):
-                batch = dependents[start : start + ORPHANS_AT_ONCE]
+            for start in range(0, len(dependents), MAX_CONCURRENT_ORPHANS):
+                batch = dependents[start : start + MAX_CONCURRENT_ORPHANS]
                 results = await asyncio.gather(
                     *(self._orphan_dependent(dependent, owner.uid) for dependent in batch), return_exceptions=True
                 )

@@ -1,8 +1,8 @@
 """The latest claims and volumes: from the informers, and from the binder's own writes.
 
-Binding needs four writes, whose events arrive later. By the informers alone a finished binding would seem incomplete,
-and be written again, with a conflict each time. So each write is stored immediately, and an informer's object only if
-it is not older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes
+Binding takes four writes, whose events arrive later. In the informers' caches a complete binding would appear
+incomplete, and be repeated with conflicts. So each write is stored immediately, and an informer's object only if it is
+not older (``storeObjectUpdate``, v1.36 ``pkg/controller/volume/persistentvolume/pv_controller_base.go``). Volumes
 are indexed by access modes (``index.go``), and here also by the other matched fields and by size.
 """
 
@@ -39,7 +39,7 @@ class Store(Generic[T]):
         return self._objects.get(key)
 
     def put(self, new: Decoded[T]) -> bool:
-        """Store the object unless the stored one is newer. Returns whether it was stored; an equal version is."""
+        """Store the object unless the stored version is newer. Returns whether it was stored (equal ones are)."""
         key = object_key(new.object.metadata)
         old = self._objects.get(key)
         if old is not None and is_newer(old.object.metadata.resource_version, new.object.metadata.resource_version):
@@ -97,9 +97,9 @@ class VolumesBySize:
         volume = self._volumes.pop(name)
         del self._sizes[bisect_left(self._sizes, (capacity_of(volume).billionths, name))]
 
-    def from_size(self, least: Quantity) -> Iterator[PersistentVolume]:
-        """Those of at least that size. Do not modify during iteration."""
-        for position in range(bisect_left(self._sizes, (least.billionths, "")), len(self._sizes)):
+    def from_size(self, min_size: Quantity) -> Iterator[PersistentVolume]:
+        """The volumes of at least this size. Do not modify the index during iteration."""
+        for position in range(bisect_left(self._sizes, (min_size.billionths, "")), len(self._sizes)):
             yield self._volumes[self._sizes[position][1]]
 
 

@@ -78,7 +78,7 @@ def validate_resize_policy(policies: Sequence[Object], path: str, pod_restart_po
 
 
 def validate_init_container_resize_policy(container: Object, path: str) -> ErrorList:
-    """Init containers that are no sidecars cannot be restarted for a resize."""
+    """Init containers that are not sidecars cannot be restarted for a resize."""
     detail = "must not be set to 'RestartContainer' for non-sidecar initContainers"
     return [
         invalid(f"{path}.resizePolicy[{position}].restartPolicy", "RestartContainer", detail)
