@@ -230,6 +230,15 @@ class Tracker:
             return _RESET_BY_STATUS[strategy.kept_on_status_update]
         return _STATUS if "status" in info.subresources else field_sets.NOTHING
 
+    def invalid_reset_fields(self, obj: Object) -> str:
+        """The errors of fields of a custom object that have a wrong type, and which nothing else validates because its
+        strategy resets them. Upstream stores such an object without managed fields (``UpdateNoErrors``, v1.36)."""
+        if self.info.custom is None:
+            return ""
+        reset = {name: obj[name] for name in self.skip if name in obj and name != "metadata"}
+        invalid = all_errors(reset, self.type, duplicates=True) if reset else []
+        return error_text(invalid) if invalid else ""
+
     def filter_fields(self, fields: FieldSet, version: str) -> FieldSet:
         """Remove the fields that writes to this resource or subresource never own."""
         if self._filter is not None:
@@ -305,6 +314,9 @@ class FieldManager:
         the request body."""
         info = call.info
         tracker = self.tracker(info)
+        call.untracked = tracker.invalid_reset_fields(obj)
+        if call.untracked:
+            return
         sent_entries = (
             None if not sent or managed_fields.is_reset(sent) else managed_fields.read_entries(_decoded(sent))
         )
@@ -575,7 +587,9 @@ class FieldManager:
         obj = call.strategy.round_tripped(obj)
         if call.info.custom is not None:
             obj = with_distinct_booleans(old, obj)
-        call.untracked = ""
+        call.untracked = tracker.invalid_reset_fields(obj)
+        if call.untracked:
+            return b""
         try:
             result = managed_fields.update_entries(
                 entries, old, obj, tracker.versions, tracker.filter_fields, writer, self._core.time.now, tracker.skip
