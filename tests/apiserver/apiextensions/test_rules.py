@@ -262,6 +262,24 @@ def test_default_of_the_root(default: Any, reported: list[str]) -> None:
     assert [str(error) for error in validate_schema(schema, "s")] == reported
 
 
+def test_empty_list_type_is_defined() -> None:
+    """Recorded from v1.36.2."""
+    reported = problems_of({"type": "object", "properties": {"a": STRING}, "allOf": [{"x-kubernetes-list-type": ""}]})
+    assert reported == [
+        f"{SPEC}.allOf[0].x-kubernetes-list-type: Forbidden: must be undefined to be structural",
+        f"{SPEC}.allOf[0].type: Required value: must be array if x-kubernetes-list-type is specified",
+        f'{SPEC}.allOf[0].x-kubernetes-list-type: Unsupported value: "": supported values: "atomic", "set", "map"',
+    ]
+
+
+def test_rule_that_does_not_compile_does_not_use_the_old_value() -> None:
+    """Recorded from v1.36.2."""
+    rule, optional = problems_of(ruled("self.z == oldSelf", optionalOldSelf=True))
+    assert "undefined field 'z'" in rule
+    detail = "Invalid value: true: may not be set if oldSelf is not used in rule"
+    assert optional == f"{SPEC}.x-kubernetes-validations[0].optionalOldSelf: {detail}"
+
+
 def test_value_validations_require_structural_properties() -> None:
     """A schema of keys does not do."""
     schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}

@@ -229,7 +229,8 @@ def _validate_junctors(
 
 def _validate_value_validations(node: Node, path: str, *, any_of: bool = True) -> Iterator[FieldError]:
     for keyword, detail in _FORBIDDEN_IN_VALUE_VALIDATIONS:
-        if node.get(keyword) not in _UNSET_VALUES:
+        # Pointers to an empty string are defined.
+        if node.get(keyword) not in (_NULL if keyword in (_LIST_TYPE, _MAP_TYPE) else _UNSET_VALUES):
             yield field_errors.forbidden(f"{path}.{keyword}", f"must be {detail} to be structural")
     if node.get(_RULES):
         yield field_errors.forbidden(f"{path}.{_RULES}", "must be empty to be structural")
@@ -564,7 +565,7 @@ class _RuleValidator:
             if detail:
                 value = field_errors.internal_value("apiextensions.ValidationRule", rule.source)
                 self.all_errors.append(field_errors.invalid(f"{path}.{field}", value, detail))
-        if rule.uses_old_self:
+        if rule.uses_old_self and not rule.rule_error:
             if uncorrelated:
                 detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
                 self.all_errors.append(field_errors.invalid(f"{path}.rule", rule.source.get("rule"), detail))
