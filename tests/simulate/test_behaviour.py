@@ -1,4 +1,4 @@
-"""What the pods of a scenario do."""
+"""``PodBehaviour``: image pulls of simulated pods."""
 
 import asyncio
 
@@ -10,14 +10,14 @@ from pilothouse.simulate.scenario.scalars import Duration
 from pilothouse.simulate.scenario.schema import PodRule, Spread
 
 
-async def test_a_pull_that_takes_time_is_reported_as_a_kubelet_does(env: Env) -> None:
+async def test_events_of_image_pulls_are_the_kubelets(env: Env) -> None:
     """Kubelet v1.36 ``pkg/kubelet/images/image_manager.go``."""
     rules = [PodRule(image_pull=Spread(median=Duration(20.5)))]
     options = SimulationOptions(nodes=1, derive_behaviour=PodBehaviour(env, rules))
     message = 'Container image "web:1" already present on machine and can be accessed by the pod'
     async with running(env, options) as simulation:
         node = (await simulation.user.list(NODES)).items[0].metadata.name
-        began = env.now()
+        started_at = env.now()
         for name, images in (("first", ("web", "web", "web:404")), ("second", ("web:1", "web"))):
             containers = [{"name": f"c{number}", "image": image} for number, image in enumerate(images)]
             body = {
@@ -44,6 +44,6 @@ async def test_a_pull_that_takes_time_is_reported_as_a_kubelet_does(env: Env) ->
         ("second", "c1", "Pulled", message.replace("web:1", "web")),
     ])  # fmt: skip
     times = [next(e.first_timestamp for e in events if e.message.startswith(text)) for text in ("Pulling", "Success")]
-    began_pulling, pulled = [(at - began).total_seconds() for at in times if at is not None]
+    began_pulling, pulled = [(at - started_at).total_seconds() for at in times if at is not None]
     assert began_pulling < 2, "reported when it begins"
     assert 20 <= pulled - began_pulling <= 21
