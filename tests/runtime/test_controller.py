@@ -1,6 +1,7 @@
 """The controller base: processing of keys, and graceful stop."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -110,6 +111,30 @@ async def test_log_level_of_retried_errors(
     (retry,) = (record for record in caplog.records if "will be retried" in record.getMessage())
     assert retry.levelno == level
     assert 'key="default/web"' in retry.getMessage()
+
+
+async def test_the_traceback_of_a_retried_error_is_logged_once(env: Env, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Answering):
+        async def reconcile(self, key: str) -> Requeue | None:
+            number = len(self.times)
+            self.times.append(self.env.monotonic())
+            if number < 3:
+                raise KeyError(f"bug {number}")
+            if number == 3:
+                raise KeyError("another bug")
+            return None
+
+    controller = Broken(env, [])
+    controller.queue.add("a")
+    task = asyncio.create_task(controller.run())
+    await asyncio.sleep(100)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    retries = [record for record in caplog.records if "will be retried" in record.getMessage()]
+    assert [record.exc_info is not None for record in retries] == [True, False, False, True]
+    assert "bug 1" in retries[1].getMessage(), "a line of text"
+    assert "traceback" in retries[1].getMessage()
 
 
 async def test_no_key_is_processed_before_cache_sync(env: Env) -> None:

@@ -19,6 +19,7 @@ Model: controller-runtime ``pkg/internal/controller/controller.go`` and upstream
 """
 
 import asyncio
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -93,6 +94,8 @@ class WorkerPool(Generic[K]):
         self._log = log if log is not None else Log(name)
         self._stop_seconds = stop_seconds
         self._stopping = False
+        self._logged_frames: tuple[object, ...] = ()
+        """Of the last traceback in the log."""
         self._errors = (
             metrics.counter(
                 "pilothouse_reconcile_errors_total", "Reconciles that failed, by controller and what became of the key",
@@ -184,13 +187,25 @@ class WorkerPool(Generic[K]):
         # Errors of the API server or the network, and exceptions raised on purpose, are logged without a traceback.
         if type(error).__module__.startswith("pilothouse.") or isinstance(error, OSError):
             self._log.error("Reconcile failed, will be retried", error=error, key=key)
+        elif (frames := _frames(error)) == self._logged_frames:
+            # A bug fails each retry of each key at the same place.
+            text = f"{type(error).__name__}: {error}"
+            self._log.error("Reconcile failed, will be retried", err=text, key=key, traceback="as before")
+            report_broken_invariant(error)
         else:
+            self._logged_frames = frames
             self._log.exception("Reconcile failed, will be retried", error, key=key)
             report_broken_invariant(error)
 
     def _count(self, outcome: str) -> None:
         if self._errors is not None:
             self._errors.labels(self.name, outcome).inc()
+
+
+def _frames(error: BaseException) -> tuple[object, ...]:
+    """The type of the error, and the lines of its traceback."""
+    lines = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))
+    return (type(error).__qualname__, *lines)
 
 
 def _is_conflict(key: Hashable, error: Exception) -> bool:
