@@ -230,6 +230,8 @@ def test_a_failure_without_faults_is_reported_as_such() -> None:
         explore(correct(), three_things, [wrong], seeds=1, **ALONE)
     assert "seed 0: CheckFailed: wrong: a thing\n" in str(failed.value)
     assert "0 of 8 are enough, found in 1 runs" in str(failed.value)
+    assert "ADDED" in str(failed.value)
+    assert "[server]" not in str(failed.value), "nothing that every API server creates when it starts"
 
 
 def test_the_log_has_the_reason_of_a_denied_request() -> None:

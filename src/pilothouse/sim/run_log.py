@@ -97,7 +97,9 @@ class RunLog:
         )
         self._digest.update(change.value)
         expired = origin is None and change.type == "DELETED" and change.key.startswith("/events/")
-        if not expired and "/leases/" not in change.key and not _is_heartbeat(change, origin):
+        # What every API server creates when it starts would fill the log of a short run.
+        initial = origin is None and change.type == "ADDED" and not now
+        if not (expired or initial) and "/leases/" not in change.key and not _is_heartbeat(change, origin):
             self.record(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
 
     @property
