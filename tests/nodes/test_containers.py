@@ -199,7 +199,7 @@ def test_annotations_count_when_they_are_changed(
         "endless middle": ({"readiness-probe": "fail, pass"}, "only the last outcome may last forever"),
         "too often": ({"readiness-probe": "pass 1us, fail 1us"}, "a kubelet probes once a second"),
         "invalid probe result": ({"readiness-probe": "maybe"}, 'expected "pass" or "fail"'),
-        "invalid exit code": ({"exit-code": "x"}, "invalid literal"),
+        "invalid exit code": ({"exit-code": "0,x"}, 'exit-code: an exit code is a number, got "x"'),
         "invalid quantity": ({"memory-usage": "much"}, "memory-usage: "),
     },
 )

@@ -191,7 +191,7 @@ def _script(
         exit_codes=codes or script.exit_codes,
         exit_reason=read("exit-reason", str, ""),
         exit_message=read("exit-message", str, script.exit_message),
-        stop_exit_code=read("stop-exit-code", int, 0),
+        stop_exit_code=read("stop-exit-code", _code, 0),
         pull=script.pull,
         waiting=read("waiting", str, ""),
         startup=read("startup-probe", parse_timeline, script.startup),
@@ -302,7 +302,14 @@ def _durations(text: str) -> tuple[float, ...]:
 
 
 def _codes(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+    return tuple(_code(part) for part in text.split(","))
+
+
+def _code(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f'an exit code is a number, got "{text}"') from None
 
 
 def _amount(text: str) -> int:
