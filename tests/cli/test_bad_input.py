@@ -54,6 +54,10 @@ KUBECONFIG = {
         ("snapshot drian FILE", '"pilothouse snapshot drain FILE NODE...", got drian FILE'),
         ("up --wait", "--wait needs manifests to wait for: use -f or -k"),
         ("up --timeout=5s", "--timeout is for --wait"),
+        (
+            "up --authorization-mode=Node,RBAC",
+            "must be AlwaysAllow or RBAC (kube-apiserver's Node,RBAC), got Node,RBAC",
+        ),
         ("nodes --node-prefix=A_", '--node-prefix "A_" can\'t begin the name of a node'),
         (
             "up --admission-control-config-file=nothing",

@@ -185,7 +185,10 @@ def open_server(
     creates the accounts that the admission plugin ServiceAccount requires, so that it is enabled by default. Raises
     ``UserError``."""
     if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
-        raise UserError(f"--authorization-mode must be AlwaysAllow or RBAC, got {parsed['authorization-mode']}", code=2)
+        mode = parsed["authorization-mode"]
+        raise UserError(
+            f"--authorization-mode must be AlwaysAllow or RBAC (kube-apiserver's Node,RBAC), got {mode}", code=2
+        )
     port = parsed["port"]
     if not -1 <= port <= 65535:
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
