@@ -17,7 +17,7 @@ from pilothouse.runtime import events, pod_control
 from pilothouse.sim import Simulation, SimulationOptions
 
 FEW = 4
-FIRST_ROUNDS, ROUNDS = 4, 16
+FIRST_ROUNDS, ROUNDS = 8, 20
 OF_THE_PAST = re.compile(r"round-(?:[5-9]|1[0-2])(?!\d)")
 """The end of a name of objects of the rounds in the middle."""
 LARGE = 1 << 62

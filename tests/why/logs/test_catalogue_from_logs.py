@@ -39,6 +39,7 @@ NOT_ON_V1_20 = frozenset(
         test_deleted.test_drain_blocked_by_budget,
         test_deleted.test_drained_within_a_budget,
         test_pending.test_a_policy_rejects,
+        test_pending.test_a_resource_claim_does_not_exist,
         test_pending.test_a_webhook_rejects,
         test_pending.test_pod_security_rejects,
         test_pending.test_scheduling_gates,
