@@ -196,20 +196,25 @@ class Store(ABC):
         self._check_not_compacted(prefix, revision)
         current = self._records
         result: list[Record] = []
+        total = 0
         for collection in self._under(prefix):
-            keys = collection.keys.range(after, end)
-            undone_changes = collection.undo(revision)
+            undone_changes = {
+                key: record
+                for key, record in collection.undo(revision).items()
+                if key > after and (end is None or key < end)
+            }
+            # Enough for the page, whichever of them did not exist: a page must not cost as much as the whole list.
+            keys = collection.keys.range(after, end, limit and limit + len(undone_changes))
+            total += collection.keys.count(after, end)
             if undone_changes:
-                keys = [key for key in keys if key not in undone_changes]
-                keys += [
-                    key
-                    for key, record in undone_changes.items()
-                    if record is not None and key > after and (end is None or key < end)
-                ]
-                keys.sort()
+                existing = [key for key, record in undone_changes.items() if record is not None]
+                total += len(existing) - sum(key in current for key in undone_changes)
+                keys = sorted([*(key for key in keys if key not in undone_changes), *existing])
+            if limit:
+                del keys[max(limit - len(result), 0) :]
             result += [undone_changes.get(key) or current[key] for key in keys]
-        remaining = len(result) - limit if limit and limit < len(result) else 0
-        return Page(result[:limit] if remaining else result, revision, remaining > 0, remaining)
+        remaining = total - len(result)
+        return Page(result, revision, remaining > 0, remaining)
 
     def count(self, prefix: str) -> int:
         """The number of records under ``prefix``."""
