@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from pilothouse.api.core import NAMESPACES
+from pilothouse.api.kinds import Kind
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, Forbidden
+from pilothouse.client.errors import ApiError, Forbidden, NotFound
 from pilothouse.env import Log
 from pilothouse.runtime.informer import SharedInformer
 
@@ -23,6 +24,7 @@ _PATIENCE = 5.0
 """Seconds until permissions are checked: caches are filled much sooner, or the server does not respond."""
 _CHECK_SECONDS = 60.0
 """Seconds between further checks."""
+_RETRY_SECONDS = 1.0
 _SELECTORS_SINCE = (1, 22)
 _version = re.compile(r"v(\d+)\.(\d+)").match
 
@@ -58,6 +60,29 @@ async def wait_for_cache_sync(client: Client, informers: Iterable[SharedInformer
                 verbs="get, list, watch",
                 resources=", ".join(names),
             )
+
+
+async def is_listed(
+    client: Client,
+    kind: Kind[Any],
+    log: Log,
+    *,
+    otherwise: str,
+    unavailable: tuple[type[ApiError], ...] = (NotFound, Forbidden),
+) -> bool:
+    """Whether the server has the kind and permits to list it, so that an informer would sync. With another error than
+    those of ``unavailable`` it is asked again. ``otherwise`` is logged."""
+    while True:
+        try:
+            await client.list(kind, limit=1)
+        except unavailable as error:
+            log.info(otherwise, resource=kind.group_resource, reason=str(error))
+            return False
+        except (ApiError, OSError) as error:
+            log.error("Failed to list what scheduling needs", error=error, resource=kind.group_resource)  # noqa: TRY400  # no traceback: the server said no
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            return True
 
 
 async def _is_forbidden(client: Client, informer: SharedInformer[Any]) -> bool:

@@ -31,7 +31,7 @@ from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.backend.scheduling_queue import PriorityQueue, QueuedPodInfo
-from pilothouse.scheduler.cache_sync import wait_for_cache_sync
+from pilothouse.scheduler.cache_sync import is_listed, wait_for_cache_sync
 from pilothouse.scheduler.decisions import Decisions
 from pilothouse.scheduler.eventhandlers import EventHandlers, pod_key
 from pilothouse.scheduler.framework.api_calls import ApiCalls
@@ -63,7 +63,6 @@ with lazy_imports():
 SCHEDULER_NAME = "default-scheduler"
 MAX_CONCURRENT_WRITES = 64
 _FLUSH_SECONDS = 30.0
-_RETRY_SECONDS = 1.0
 
 
 class Cycle(Protocol):
@@ -201,17 +200,12 @@ class Scheduler:
 
     async def _watch_pdbs(self) -> None:
         """Watch PodDisruptionBudgets if policy/v1 is served; with older servers preemption ignores budgets."""
-        while True:
-            try:
-                await self._client.list(POD_DISRUPTION_BUDGETS, limit=1)
-            except NotFound:
-                self._log.info("The server does not serve policy/v1: preemption ignores PodDisruptionBudgets")
-                return
-            except (ApiError, OSError) as error:
-                self._log.error("Failed to list PodDisruptionBudgets", error=error)
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                break
+        otherwise = "The server does not serve policy/v1: preemption ignores PodDisruptionBudgets"
+        # They are never ignored for want of permission.
+        if not await is_listed(
+            self._client, POD_DISRUPTION_BUDGETS, self._log, otherwise=otherwise, unavailable=(NotFound,)
+        ):
+            return
         self._pdbs = self._informers.informer(POD_DISRUPTION_BUDGETS)
         await self._pdbs.wait_synced()
 

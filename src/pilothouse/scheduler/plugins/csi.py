@@ -5,7 +5,6 @@ are not considered: CSIStorageCapacity is in ``storage.k8s.io/v1`` since v1.24, 
 kube-scheduler to list VolumeAttachments.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -20,16 +19,15 @@ from pilothouse.api.storage import (
     VolumeAttachment,
 )
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, Forbidden, NotFound
 from pilothouse.env import Log
 from pilothouse.machinery.quantities import Quantity, parse_quantity
 from pilothouse.runtime import InformerFactory
 from pilothouse.runtime.informer import SharedInformer
+from pilothouse.scheduler.cache_sync import is_listed
 from pilothouse.scheduler.framework.types import selector_or_nothing
 
 _NODE_INDEX = "node"
 _CLASS_INDEX = "class"
-_RETRY_SECONDS = 1.0
 
 
 class CSIManager:
@@ -47,7 +45,7 @@ class CSIManager:
     async def start(self) -> None:
         """Start the informers, and wait until they have synced."""
         for kind in (CSI_NODES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS):
-            if not await self._is_listed(kind):
+            if not await is_listed(self._client, kind, self._log, otherwise="Scheduling without this kind"):
                 continue
             informer: SharedInformer[Any] = self._informers.informer(kind)
             if kind is VOLUME_ATTACHMENTS:
@@ -66,19 +64,6 @@ class CSIManager:
         for informer in self._started.values():
             await informer.wait_synced()
         self.started = True
-
-    async def _is_listed(self, kind: Kind[Any]) -> bool:
-        while True:
-            try:
-                await self._client.list(kind, limit=1)
-            except (NotFound, Forbidden) as error:
-                self._log.info("Scheduling without this kind", resource=kind.group_resource, reason=str(error))
-                return False
-            except (ApiError, OSError) as error:
-                self._log.error("Failed to list what scheduling needs", error=error, resource=kind.group_resource)
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                return True
 
     def volume_limits(self, node_name: str) -> Mapping[str, int]:
         """How many volumes can be attached to the node, by driver."""

@@ -8,7 +8,6 @@ scheduler without the plugin. As kube-scheduler v1.36 ``plugins/dynamicresources
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -22,15 +21,14 @@ from pilothouse.api.resource import (
     ResourceSlice,
 )
 from pilothouse.client import Client
-from pilothouse.client.errors import ApiError, Forbidden, NotFound
 from pilothouse.env import Log
 from pilothouse.machinery.resource_versions import is_newer
 from pilothouse.runtime import InformerFactory, object_key
 from pilothouse.runtime.cache import Cache
+from pilothouse.scheduler.cache_sync import is_listed
 from pilothouse.scheduler.plugins.dynamic_resources.allocated_devices import AllocatedDevices
 from pilothouse.scheduler.plugins.dynamic_resources.device_class_resolver import DeviceClassResolver
 
-_RETRY_SECONDS = 1.0
 _KINDS = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _NODE_INDEX, _POOL_INDEX, _OWNER_INDEX = "node", "pool", "owning pod"
 _SHARED = ""
@@ -77,7 +75,8 @@ class DRAManager:
     async def start(self) -> None:
         """Start the informers, and wait until they have synced."""
         for kind in _KINDS:
-            if not await self._is_listed(kind.raw):
+            without = "Scheduling pods without their resource claims"
+            if not await is_listed(self._client, kind.raw, self._log, otherwise=without):
                 self.started = True
                 return
         claims = self._informers.informer(RESOURCE_CLAIMS, keep_raw=True)
@@ -109,21 +108,6 @@ class DRAManager:
         for informer in (claims, slices, classes):
             await informer.wait_synced()
         self.started = self.enabled = True
-
-    async def _is_listed(self, kind: Any) -> bool:
-        while True:
-            try:
-                await self._client.list(kind, limit=1)
-            except (NotFound, Forbidden) as error:
-                self._log.info(
-                    "Scheduling pods without their resource claims", resource=kind.group_resource, reason=str(error)
-                )
-                return False
-            except (ApiError, OSError) as error:
-                self._log.error("Failed to list what scheduling needs", error=error, resource=kind.group_resource)
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                return True
 
     # Claims
 
