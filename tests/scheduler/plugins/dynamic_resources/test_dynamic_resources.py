@@ -22,7 +22,7 @@ from pilothouse.api import wire
 from pilothouse.api.core import NODES, PODS
 from pilothouse.api.resource import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
 from pilothouse.client import merge_patch
-from pilothouse.client.interceptor import Answer, Rule, conflict, delay, fail
+from pilothouse.client.interceptor import Answer, Rule, conflict, delay, delay_answer, fail
 from pilothouse.env import Env
 from pilothouse.scheduler.plugins.dynamic_resources import pod_claims
 from pilothouse.scheduler.plugins.dynamic_resources.structured.allocator import Search
@@ -465,3 +465,47 @@ async def test_claims_are_ignored_if_the_server_has_none(env: Env, world_without
     await create_pod(world)
     await asyncio.sleep(1)
     assert await assigned_nodes(world) == {"p": "n1"}
+
+
+async def test_shared_capacity_is_counted_once(world: World) -> None:
+    """Also between the event with the allocation and the response to the request."""
+    world.scheduler_faults.add(Rule(delay_answer(3.0), verb="update", resource="resourceclaims", subresource="status"))
+    policy = {"default": "5Gi", "validValues": ["5Gi"]}
+    capacity = {"memory": {"value": "10Gi", "requestPolicy": policy}}
+    await create_slice(world, device("d1", allowMultipleAllocations=True, capacity=capacity))
+    for name in ("c1", "c2"):
+        await create_claim(world, name=name)
+        await create_pod(world, f"pod-{name}", name)
+        await asyncio.sleep(1)
+    await asyncio.sleep(20)
+    assert await assigned_nodes(world) == {"pod-c1": "n1", "pod-c2": "n1"}
+
+
+async def test_shared_capacity_is_counted_once_while_the_status_of_the_pod_is_written(world: World) -> None:
+    capacity = {"memory": {"value": "10Gi", "requestPolicy": {"default": "5Gi", "validValues": ["5Gi"]}}}
+    await create_slice(world, device("d1", allowMultipleAllocations=True, capacity=capacity))
+    await create_class(world, "gpu", extendedResourceName="example.com/gpu")
+    container = {"name": "c", "image": "i", "resources": requesting("example.com/gpu", "1")}
+    world.scheduler_faults.add(Rule(delay(3.0), verb="patch", resource="pods", subresource="status"))
+    await world.create_pod("p1", containers=[container])
+    await asyncio.sleep(4)
+    await world.create_pod("p2", containers=[container])
+    await asyncio.sleep(20)
+    assert await assigned_nodes(world) == {"p1": "n1", "p2": "n1"}
+
+
+async def test_a_claim_that_is_gone_before_the_response_has_no_devices(world: World) -> None:
+    world.scheduler_faults.add(Rule(delay_answer(3.0), verb="update", resource="resourceclaims", subresource="status"))
+    await create_slice(world, *devices("d1"))
+    await create_claim(world)
+    await create_pod(world)
+    await asyncio.sleep(1)
+    await world.client.delete(PODS, "p", "default")
+    ends = merge_patch({"metadata": {"finalizers": None}})
+    await world.client.patch(RESOURCE_CLAIMS.raw, "c", ends, "default")
+    await world.client.delete(RESOURCE_CLAIMS, "c", "default")
+    await asyncio.sleep(10)
+    await create_claim(world, name="c2")
+    await create_pod(world, "p2", "c2")
+    await asyncio.sleep(10)
+    assert await assigned_nodes(world) == {"p2": "n1"}

@@ -109,7 +109,13 @@ class ClaimBinding:
             return  # the node has all extended resources itself
         if is_extended and claim.metadata.name == IN_MEMORY_NAME:
             decoded = await self._create_extended_claim()
+            self._manager.assume(decoded, created=True)
             self._claims[index] = decoded.claim
+            if allocation is not None:
+                # The claim has a uid of its own now.
+                self._manager.put_pending(decoded.claim.metadata.uid, allocation)
+                self._manager.remove_pending(self._uids[index])
+                self._uids[index] = decoded.claim.metadata.uid
         else:
             found = self._manager.decoded(claim)
             if found is None:

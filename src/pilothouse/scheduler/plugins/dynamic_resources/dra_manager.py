@@ -132,14 +132,18 @@ class DRAManager:
         """The claims that the pod controls."""
         return self._claims.by_index(_OWNER_INDEX, pod_uid)
 
-    def assume(self, written: DecodedClaim) -> None:
-        """The claim was written. It counts until the informer has this version or a newer one."""
+    def assume(self, written: DecodedClaim, *, created: bool = False) -> None:
+        """The claim was written. It counts until the informer has this version or a newer one; not if it has been
+        deleted since, which is a claim that the informer does not have and that was not ``created`` just now."""
         key, meta = object_key(written.claim.metadata), written.claim.metadata
         cached = self._claims.get(key)
-        if cached is not None and not is_newer(meta.resource_version, than=cached.metadata.resource_version):
+        if cached is None:
+            if not created and key not in self._assumed:
+                return
+        elif not is_newer(meta.resource_version, than=cached.metadata.resource_version):
             return
         self._assumed[key] = written
-        self.allocated.put(key, written.claim.status.allocation)
+        self._count(key, written.claim)
 
     def _put_claim(self, old: ResourceClaim | None, claim: ResourceClaim) -> None:
         key, meta = object_key(claim.metadata), claim.metadata
@@ -151,9 +155,15 @@ class DRAManager:
             del self._assumed[key]
             assumed = None
         newest = assumed.claim if assumed is not None else claim
-        self.allocated.put(key, newest.status.allocation)
+        self._count(key, newest)
         self.version += 1
         self.on_claim(old, claim)
+
+    def _count(self, key: str, claim: ResourceClaim) -> None:
+        self.allocated.put(key, claim.status.allocation)
+        if claim.status.allocation is not None:
+            # Shared capacity must not count twice: no event would follow that helps the pods that it rejects.
+            self.allocated.put(_pending_owner(claim.metadata.uid), None)
 
     def _remove_claim(self, claim: ResourceClaim) -> None:
         key = object_key(claim.metadata)
@@ -169,12 +179,12 @@ class DRAManager:
     def put_pending(self, uid: str, allocation: AllocationResult) -> None:
         """The allocation counts from now on (``SignalClaimPendingAllocation``)."""
         self._pending[uid] = None
-        self.allocated.put(f"pending {uid}", allocation)
+        self.allocated.put(_pending_owner(uid), allocation)
 
     def remove_pending(self, uid: str) -> None:
         """The allocation was written, or will not be (``MaybeRemoveClaimPendingAllocation``)."""
         self._pending.pop(uid, None)
-        self.allocated.put(f"pending {uid}", None)
+        self.allocated.put(_pending_owner(uid), None)
 
     def cancel_binding(self, uid: str) -> bool:
         """Have the pod stop waiting for its devices, as it is preempted. Returns whether it was waiting."""
@@ -211,6 +221,11 @@ class DRAManager:
         self.version += 1
         self.classes.update(old, device_class)
         self.on_class(old, device_class)
+
+
+def _pending_owner(claim_uid: str) -> str:
+    """In ``DRAManager.allocated``: the allocation of a claim that is not written yet."""
+    return f"pending {claim_uid}"
 
 
 def _node_of(one: ResourceSlice) -> tuple[str]:

@@ -29,7 +29,7 @@ _MAX_BOUND = 10 * MAX_INLINE_WORK
 
 
 class CompiledSelectors:
-    """Expressions by their text. The ones used longest ago are dropped."""
+    """Expressions by their text. The ones compiled longest ago are dropped."""
 
     def __init__(self, get_evaluator: GetEvaluator) -> None:
         self._get_evaluator = get_evaluator
