@@ -142,10 +142,11 @@ class EventHandlers:
             self._enqueue(pod)
 
     def _enqueue(self, pod: Pod) -> None:
-        """Add the pod to the queue, or gate it (PreEnqueue)."""
+        """Add the pod to the queue, or gate it (PreEnqueue). A pod in an attempt is not gated, because it would leave
+        the queue and could be popped a second time: PreFilter rejects it in the next attempt."""
         key = pod_key(pod)
         if pod.spec.resource_claims:
-            if not self._dynamic_resources.may_enqueue(pod):
+            if not self._queue.is_in_attempt(key) and not self._dynamic_resources.may_enqueue(pod):
                 self._queue.delete(key)
                 self.gated.put(key, self._dynamic_resources.claim_keys(pod))
                 return
@@ -211,7 +212,7 @@ class EventHandlers:
                 return False
             if not pod.spec.resource_claims or self._dynamic_resources.may_enqueue(pod):
                 return True
-            self._enqueue(pod)  # which gates it
+            self._enqueue(pod)  # which gates it, unless its attempt has not ended
             return False
 
         self._queue.move_all_to_active_or_backoff_queue(is_worth_requeuing, event=event, cluster_wide=cluster_wide)

@@ -166,6 +166,11 @@ class PriorityQueue:
         queued_pod = self._pods.get(key)
         return queued_pod is not None and queued_pod.uid == uid
 
+    def is_in_attempt(self, key: str) -> bool:
+        """Whether the pod was popped, and the result of the attempt is not written yet."""
+        queued_pod = self._pods.get(key)
+        return queued_pod is not None and queued_pod.state in _POPPED
+
     async def pop(self) -> QueuedPodInfo:
         """Wait for the next pod. Then call ``delete``, ``add_to_error_backoff``, or ``mark_unschedulable`` and
         ``add_unschedulable``."""

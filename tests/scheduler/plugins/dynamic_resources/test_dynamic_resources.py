@@ -24,6 +24,8 @@ from pilothouse.api.resource import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SL
 from pilothouse.client import merge_patch
 from pilothouse.client.interceptor import Answer, Rule, conflict, delay, delay_answer, fail
 from pilothouse.env import Env
+from pilothouse.scheduler.backend.cache import Cache
+from pilothouse.scheduler.framework.types import PodInfo, PodState
 from pilothouse.scheduler.plugins.dynamic_resources import pod_claims
 from pilothouse.scheduler.plugins.dynamic_resources.structured.allocator import Search
 from pilothouse.semantics.devices import ALLOCATION_FINALIZER
@@ -464,6 +466,42 @@ async def test_claims_are_ignored_if_the_server_has_none(env: Env, world_without
     await world.create_node("n1")
     await create_pod(world)
     await asyncio.sleep(1)
+    assert await assigned_nodes(world) == {"p": "n1"}
+
+
+async def test_a_pod_has_one_attempt_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its claim is replaced while devices are searched, and the pod updated while there is no claim."""
+    await create_slice(world, *devices("d1"))
+    await create_claim(world)
+    searching, replaced = asyncio.Event(), asyncio.Event()
+    searched, assume_pod = Search.run, Cache.assume_pod
+    already_assumed: list[bool] = []
+
+    def run(self: Search, units: int) -> Any:
+        searching.set()
+        return searched(self, units) if replaced.is_set() else None
+
+    def assume(self: Cache, pod_info: PodInfo, node_name: str) -> PodState:
+        already_assumed.append(self.is_assumed_pod(pod_info.key, pod_info.pod.metadata.uid))
+        return assume_pod(self, pod_info, node_name)
+
+    async def settle() -> None:
+        for _ in range(200):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Search, "run", run)
+    monkeypatch.setattr(Cache, "assume_pod", assume)
+    await create_pod(world)
+    await searching.wait()
+    await world.client.delete(RESOURCE_CLAIMS, "c", "default")
+    await settle()
+    await world.client.patch(PODS.raw, "p", merge_patch({"metadata": {"labels": {"a": "b"}}}), "default")
+    await settle()
+    await create_claim(world)
+    await settle()
+    replaced.set()
+    await asyncio.sleep(15)
+    assert already_assumed == [False], "the attempt continues with the new claim, and there is no other one"
     assert await assigned_nodes(world) == {"p": "n1"}
 
 
