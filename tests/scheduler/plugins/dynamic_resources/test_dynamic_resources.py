@@ -20,14 +20,17 @@ from tests.scheduler.plugins.dynamic_resources.structured.allocation import (
 
 from pilothouse.api import wire
 from pilothouse.api.core import NODES, PODS
-from pilothouse.api.resource import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, ResourceClaim
+from pilothouse.api.resource import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Device, ResourceClaim
+from pilothouse.cel.limits import no_evaluator
 from pilothouse.client import merge_patch
 from pilothouse.client.interceptor import Answer, Rule, conflict, delay, delay_answer, fail
 from pilothouse.env import Env
 from pilothouse.scheduler.backend.cache import Cache
 from pilothouse.scheduler.framework.types import PodInfo, PodState
 from pilothouse.scheduler.plugins.dynamic_resources import pod_claims
+from pilothouse.scheduler.plugins.dynamic_resources.selectors import CompiledSelectors, PodSelectors
 from pilothouse.scheduler.plugins.dynamic_resources.structured.allocator import Search
+from pilothouse.scheduler.plugins.dynamic_resources.structured.types import Compilation, Work
 from pilothouse.semantics.devices import ALLOCATION_FINALIZER
 
 Doc = dict[str, Any]
@@ -457,6 +460,16 @@ async def test_selectors_are_compiled_while_other_tasks_run(world: World) -> Non
     await create_pod(world)
     await asyncio.sleep(1)
     assert await why(world) == ("Unschedulable", CANNOT.format(1))
+
+
+def test_a_claim_with_many_long_selectors_is_stopped() -> None:
+    """Compiling counts as work of the attempt: 200 selectors of the maximum length would take 20 s."""
+    work = Work(pod_claims.MAX_UNITS)
+    selectors = PodSelectors(CompiledSelectors(no_evaluator))
+    for number in range(200):
+        expression = f'device.driver == "{number:010000}"'
+        assert selectors.matches(expression, Device(), "a.com", work) == Compilation(expression)
+    assert work.exhausted
 
 
 async def test_claims_are_ignored_if_the_server_has_none(env: Env, world_without_scheduler: World) -> None:

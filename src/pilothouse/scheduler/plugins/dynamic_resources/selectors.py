@@ -22,6 +22,8 @@ with lazy_imports():
 _MAX_COMPILED = 256
 _COMPILATION_UNITS, _EVALUATION_UNITS, _LONG_EVALUATION_UNITS = 5_000, 50, 200_000
 """Of the search."""
+_COMPILATION_UNITS_PER_CHARACTER = 20
+"""An expression of the maximum length, 10 KiB, takes a tenth of a second."""
 _WORK_PER_UNIT = 10
 """The work of an evaluation (``cel.work``) that is a unit of the search."""
 _MAX_BOUND = 10 * MAX_INLINE_WORK
@@ -81,7 +83,7 @@ class PodSelectors:
         """``structured.types.Selectors``."""
         selector = self.compiled.get(expression) or self._shared.get(expression)
         if selector is None:
-            work.charge(_COMPILATION_UNITS)
+            work.charge(_COMPILATION_UNITS + _COMPILATION_UNITS_PER_CHARACTER * len(expression))
             return Compilation(expression)
         if isinstance(selector, str):
             return f"CEL compile error: {selector}"
