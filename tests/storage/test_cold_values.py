@@ -39,7 +39,8 @@ async def test_values_that_the_history_has_dropped_are_compressed_and_read_as_be
     record = store.get("/pods/ns/05")
     assert record is not None
     assert (record.revision, record.created) == (7, 7)
-    assert record.bytes_in_memory < len(record.value) / 10
+    assert isinstance(record, PackedRecord)
+    assert record.bytes_in_memory - len(record.dictionary) < len(record.value) / 10
 
 
 async def test_compressed_values_are_updated_deleted_and_read_at_earlier_revisions(env: Env) -> None:
@@ -79,3 +80,23 @@ async def test_loaded_values_are_compressed_with_the_next_writes(env: Env) -> No
         await put(store, f"/leases/ns/{at}", b"{}")
     assert len(packed(store)) == 9
     assert [record.value for record in store.list("/pods/").records] == [value(at) for at in range(10)]
+
+
+async def test_dictionaries_of_deleted_objects_take_little_memory(env: Env) -> None:
+    store = MemoryStore(env, retention=Retention(changes=1))
+    for at in range(20):
+        large = os.urandom(15_000).hex().encode()
+        await put(store, f"/configmaps/ns/large-{at:02}", large)
+        await put(store, f"/configmaps/ns/small-{at:02}", large[-1000:])
+    for at in range(20):
+        await store.commit(store.stage(f"/configmaps/ns/large-{at:02}", None))
+    records = store.list("/configmaps/").records
+    kept = {id(one.dictionary): len(one.dictionary) for one in records if isinstance(one, PackedRecord)}
+    assert sum(kept.values()) <= 4 * sum(len(one.value) for one in records)
+
+
+async def test_history_is_limited_by_the_dictionaries_that_it_keeps(env: Env) -> None:
+    store = await filled(env)
+    record = store.get("/pods/ns/05")
+    assert isinstance(record, PackedRecord)
+    assert record.bytes_in_memory > len(record.dictionary)

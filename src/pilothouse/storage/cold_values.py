@@ -21,6 +21,9 @@ _WINDOW_BITS = -14
 _MEMORY_LEVEL = 5
 _LEVEL = 1
 _PER_COMMIT = 4
+_DICTIONARY_RATIO = 4
+"""How much larger than a value its dictionary may be. A value keeps its dictionary in memory, after the object with
+that value was deleted, too: without a limit, objects of 1 kB could keep 32 kB each, which no quota counts."""
 
 _packed_value = Record.value
 
@@ -38,8 +41,10 @@ class PackedRecord(Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def bytes_in_memory(self) -> int:
-        """The size of the compressed value."""
-        return len(_packed_value.__get__(self))  # type: ignore[attr-defined]  # as above
+        """The size of the compressed value, and of its dictionary, which this may be the last record to use: history
+        is limited by what it may keep in memory."""
+        packed: bytes = _packed_value.__get__(self)  # type: ignore[attr-defined]  # as above
+        return len(packed) + len(self.dictionary)
 
 
 class ColdValues:
@@ -79,7 +84,7 @@ class ColdValues:
 
     def _packed(self, prefix: str, record: Record) -> PackedRecord | None:
         value, dictionary = record.value, self._dictionaries.get(prefix)
-        if dictionary is not None:
+        if dictionary is not None and len(dictionary) <= len(value) * _DICTIONARY_RATIO:
             compressor = zlib.compressobj(
                 _LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zlib.Z_DEFAULT_STRATEGY, dictionary
             )
