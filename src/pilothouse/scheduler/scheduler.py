@@ -233,7 +233,7 @@ class Scheduler:
             pod = self._pods.cache.get(queued_pod.key)
             pod_info = queued_pod.update(pod) if pod is not None else None
             if pod_info is not None and (pod_claims is None or pod_claims.pod_info is not pod_info):
-                pod_claims = dynamic_resources.pre_filter(pod_info)
+                pod_claims = dynamic_resources.pre_filter(pod_info, pod_claims)
             if pod_claims is not None:
                 pod_claims.begin_pass()
             first_node, self._framework.pod_claims = self._algorithm.next_start_node_index, pod_claims

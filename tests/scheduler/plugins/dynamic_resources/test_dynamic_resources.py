@@ -445,6 +445,32 @@ async def test_other_tasks_run_while_devices_are_searched(world: World, monkeypa
     assert max(spent) < 2 * pod_claims.PASS_UNITS
 
 
+async def test_updates_of_the_pod_do_not_prolong_the_search(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every update starts a new search, with what is left of the work of the attempt."""
+    await create_slice(world, *(device(f"d{n:02}", attributes={"odd": n % 2, "n": n}) for n in range(30)))
+    constraints = [{"matchAttribute": "a.com/odd", "requests": ["r"]}, {"matchAttribute": "a.com/n", "requests": ["s"]}]
+    await create_claim(world, request(count=8), request("s", count=2), constraints=constraints)
+    run, spent, updates = Search.run, [0], 0
+
+    def counted(self: Search, units: int) -> Any:
+        before = self.work.spent
+        try:
+            return run(self, units)
+        finally:
+            spent[0] += self.work.spent - before
+
+    monkeypatch.setattr(Search, "run", counted)
+    monkeypatch.setattr(pod_claims, "MAX_UNITS", 100_000)
+    await create_pod(world)
+    while await why(world) == ("", "") and updates < 100:
+        updates += 1
+        patch = merge_patch({"metadata": {"annotations": {"update": str(updates)}}})
+        await world.client.patch(PODS.raw, "p", patch, "default")
+    assert (await why(world))[0] == "SchedulerError"
+    assert updates > 2
+    assert spent[0] < 150_000
+
+
 async def test_a_pod_with_too_many_claims_is_not_scheduled(world: World) -> None:
     await create_pod(world, "p", *(f"c{number}" for number in range(129)))
     await asyncio.sleep(1)

@@ -81,11 +81,11 @@ class DynamicResources:
         """The claims that the pod refers to, whether they exist or not; none before the start."""
         return self._plugin.claim_keys(pod) if self._plugin is not None else []
 
-    def pre_filter(self, pod_info: PodInfo) -> "PodClaims | None":
+    def pre_filter(self, pod_info: PodInfo, earlier: "PodClaims | None" = None) -> "PodClaims | None":
         """The claims of the pod, as of now, including one for extended resources; None if it has none. Sets which
-        resources NodeResourcesFit leaves to this plugin."""
+        resources NodeResourcesFit leaves to this plugin. ``earlier``: see ``Plugin.pre_filter``."""
         pod_info.delegated_resources = self.plugin.delegated_resources(pod_info)
-        return self.plugin.pre_filter(pod_info) if self.plugin.involves(pod_info) else None
+        return self.plugin.pre_filter(pod_info, earlier) if self.plugin.involves(pod_info) else None
 
     def cancel_binding(self, uid: str) -> bool:
         """Have the pod stop waiting for its devices, as it is preempted. Returns whether it was waiting."""

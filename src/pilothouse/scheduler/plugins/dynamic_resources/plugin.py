@@ -95,8 +95,9 @@ class Plugin:
 
     # PreFilter
 
-    def pre_filter(self, pod_info: PodInfo) -> "pod_claims.PodClaims":
-        """The claims of the pod, as of now."""
+    def pre_filter(self, pod_info: PodInfo, earlier: "pod_claims.PodClaims | None" = None) -> "pod_claims.PodClaims":
+        """The claims of the pod, as of now. ``earlier`` are those of an earlier version of the pod in the same attempt:
+        the limit of the work is for both."""
         pod = pod_info.pod
         rejection, error = None, ""
         claims: list[ResourceClaim] = []
@@ -126,7 +127,7 @@ class Plugin:
             manager.device_class,
             pod_selectors,
             self._env.uid,
-            types.Work(pod_claims.MAX_UNITS),
+            earlier.work if earlier is not None else types.Work(pod_claims.MAX_UNITS),
             self._shared,
         )
         return pod_claims.PodClaims(

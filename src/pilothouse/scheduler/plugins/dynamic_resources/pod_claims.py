@@ -33,6 +33,7 @@ from pilothouse.scheduler.plugins.dynamic_resources.structured.types import (
     Evaluation,
     FailedAllocationOnNode,
     SelectorResult,
+    Work,
 )
 from pilothouse.semantics.node_affinity import matches_node_selector
 
@@ -116,6 +117,11 @@ class PodClaims:
         self._filtered: dict[str, _Filtered] = {}
         self._units = 0
         self._to_allocate = [index for index, one in enumerate(self.claims) if one.status.allocation is None]
+
+    @property
+    def work(self) -> Work:
+        """What the searches have done and may do."""
+        return self._context.allocator.work
 
     @property
     def extended_claim(self) -> ResourceClaim | None:
