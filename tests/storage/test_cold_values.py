@@ -1,5 +1,6 @@
 """Values that have not been written for a while are compressed in memory, and are read as before."""
 
+import asyncio
 import os
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from pilothouse.env import Env
 from pilothouse.storage import MemoryStore, Mismatch
 from pilothouse.storage.cold_values import PackedRecord
-from pilothouse.storage.history import Retention
+from pilothouse.storage.history import KEPT, Retention
 from pilothouse.storage.records import Record
 
 
@@ -100,3 +101,15 @@ async def test_history_is_limited_by_the_dictionaries_that_it_keeps(env: Env) ->
     record = store.get("/pods/ns/05")
     assert isinstance(record, PackedRecord)
     assert record.bytes_in_memory > len(record.dictionary)
+
+
+async def test_values_whose_last_change_has_expired_are_compressed(env: Env) -> None:
+    store = MemoryStore(env)
+    for at in range(10):
+        await put(store, f"/pods/ns/{at:02}", value(at))
+    assert not packed(store)
+    await asyncio.sleep(2 * KEPT.seconds)
+    for at in range(3):
+        await put(store, f"/leases/ns/{at}", b"{}")
+    assert len(packed(store)) == 9
+    assert [record.value for record in store.list("/pods/").records] == [value(at) for at in range(10)]

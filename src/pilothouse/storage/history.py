@@ -112,7 +112,7 @@ class Collection:
 
     def forget(self, revision: int) -> None:
         """Drop everything at or below ``revision``."""
-        changes, fresh, superseded = self.changes, self._fresh, self.superseded
+        changes, fresh, superseded, cold_values = self.changes, self._fresh, self.superseded, self.cold_values
         size = 0
         while changes and changes[0].revision <= revision:
             # ``drop_oldest``; almost every change is dropped here, long after it was fresh
@@ -122,6 +122,8 @@ class Collection:
             size += _weight(oldest)
             if superseded is not None:
                 superseded.add(oldest)
+            if cold_values is not None:
+                cold_values.dropped(self.prefix, oldest)
         self.size -= size
         self.floor = max(self.floor, revision)
 
