@@ -73,6 +73,7 @@ def script(text: str) -> tuple[str, ...]:
         "division rounds towards zero": (script("exit $((7 / -2 + 10))"), (0.0, 7)),
         "comparisons": (script("exit $(( (2 <= 2) + (1 == 2) + (3 != 4 && !0) + (0 || 5) ))"), (0.0, 3)),
         "hexadecimal": (script("exit $((0x1f))"), (0.0, 31)),
+        "a number with leading zeros, which is octal": (script("exit $((010 + 1))"), OPEN),
         "arithmetic wraps at 64 bits": (
             script("exit $(( (999999999999999999 * 999999999999999999) % 100 + 100 ))"),
             (0.0, 100 - 51),

@@ -11,6 +11,7 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _NUMBER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_OCTAL = re.compile(r"[+-]?0\d+", re.ASCII)
 _MAX_DEPTH = 20
 
 
@@ -59,6 +60,8 @@ def arithmetic_value(text: str, variables: Mapping[str, str | None]) -> str | No
             number = value.strip() or "0"
             if not _NUMBER.fullmatch(number):
                 raise Unclear("arithmetic with a text")
+        if number is not None and _OCTAL.fullmatch(number):
+            raise Unclear("an octal number")
         operands.append(sign if number is None else str(int(number, 16 if number[:2] in ("0x", "0X") else 10)))
     return str(_Parser(operands).value())
 
