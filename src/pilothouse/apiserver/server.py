@@ -308,7 +308,11 @@ class ApiServer:
             if not request_info.resource_request:
                 if self.calling_checks and is_health(request_info.path):
                     await asyncio.gather(*(check.refresh(request_info.path) for check in self.calling_checks))
-                if request_info.path.startswith(_METRICS) and self.update_component_metrics is not None:
+                if (
+                    request_info.path.startswith(_METRICS)
+                    and self.update_component_metrics is not None
+                    and request_info.query.first("component") in self.component_metrics
+                ):
                     await self.update_component_metrics()
                 document = self.documents.handle(request, request_info)
                 if self.audit is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.controllers.decisions import causes
 from tests.plane.processes.linked import link, linked
@@ -13,7 +14,7 @@ from pilothouse.env import Env
 from pilothouse.machinery.causes import Cause, begin_sync, record_decision
 from pilothouse.plane.clients import ADMIN, LocalClients
 from pilothouse.plane.processes.framing import Framing
-from pilothouse.plane.processes.messages import LENGTH_BYTES
+from pilothouse.plane.processes.messages import LENGTH_BYTES, Answer, Call, Cancel, Ended
 from pilothouse.plane.processes.server_connection import RemoteStream
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -141,6 +142,37 @@ async def test_cancelled_requests_are_cancelled_in_the_server(env: Env) -> None:
         assert not plane.programs._tasks
 
 
+async def test_requests_that_arrive_together_with_their_cancellation_are_forgotten(env: Env) -> None:
+    async with linked(env) as plane:
+        plane.connection.transport("a", (), user_agent="", metrics=None)
+        await asyncio.sleep(1)
+        for opens in (False, True):
+            call = Call(1000, 1, opens, "GET", MAPS, {}, b"", None)
+            plane.programs._on_frame(memoryview(msgspec.msgpack.encode([call, Cancel(1000)])))
+            await asyncio.sleep(1)
+            assert not plane.programs._tasks
+
+
+async def test_a_stream_ends_in_the_server_if_its_reader_is_cancelled_when_the_response_arrives(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with linked(env) as plane:
+        transport = plane.connection.transport("watcher", ("system:masters",), user_agent="", metrics=None)
+        opening = asyncio.create_task(transport.open(Request("GET", f"{MAPS}?watch=true")))
+        handle = plane.connection._on_answer
+
+        def handle_and_cancel(message: Answer | Ended) -> None:
+            handle(message)
+            opening.cancel()
+
+        monkeypatch.setattr(plane.connection, "_on_answer", handle_and_cancel)
+        await asyncio.sleep(1)
+        assert opening.cancelled()
+        assert not plane.connection._streams
+        assert not plane.programs._tasks
+        assert not plane.server.core.watches
+
+
 async def test_a_failure_in_the_server_is_a_lost_connection(env: Env) -> None:
     async with linked(env) as plane:
         plane.programs._connect = lambda *_user, **_more: _Blocking()
@@ -183,6 +215,27 @@ async def test_metrics_are_requested_from_the_programs(env: Env) -> None:
         assert first == second == {"kube-scheduler": "page\n"}
         plane.connection.framing.close()
         assert await plane.programs.metrics() == {}
+
+
+async def test_metrics_of_the_server_do_not_wait_for_the_programs(env: Env) -> None:
+    async with linked(env) as plane:
+        asked: list[str] = []
+
+        async def hang() -> None:
+            asked.append("programs")
+            await asyncio.sleep(3600)
+
+        plane.server.component_metrics["kube-scheduler"] = []
+        plane.server.update_component_metrics = hang
+        transport = plane.server.transport("client", ("system:masters",), user_agent="", metrics=None)
+        async with asyncio.timeout(1):
+            for path in ("/metrics", "/metrics/slis", "/metrics?component=kube-apiserver"):
+                assert (await transport.request(Request("GET", path))).status in (200, 404)
+        assert not asked
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await transport.request(Request("GET", "/metrics?component=kube-scheduler"))
+        assert asked
 
 
 async def test_events_wait_in_the_watch_of_a_reader_that_does_not_keep_up(env: Env) -> None:

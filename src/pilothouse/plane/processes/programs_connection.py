@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -82,11 +83,13 @@ class ProgramsConnection:
         for message in _decode(payload):
             if isinstance(message, Call):
                 work = self._stream(message) if message.opens else self._request(message)
-                self._tasks[message.id] = asyncio.get_running_loop().create_task(work)
+                task = self._tasks[message.id] = asyncio.get_running_loop().create_task(work)
+                # Not in the task: it may be cancelled before its first step.
+                task.add_done_callback(partial(self._forget, message.id))
             elif isinstance(message, Cancel):
-                task = self._tasks.get(message.id)
-                if task is not None:
-                    task.cancel()
+                cancelled = self._tasks.get(message.id)
+                if cancelled is not None:
+                    cancelled.cancel()
             elif isinstance(message, User):
                 self._transports[message.number] = self._connect(
                     message.name, message.groups, user_agent=message.agent, metrics=None
@@ -114,8 +117,6 @@ class ProgramsConnection:
             self._send(Answer(call.id, response.status, response.headers, response.body))
         except Exception as error:  # noqa: BLE001  # a program can go on without this response
             self._fail(call, error)
-        finally:
-            del self._tasks[call.id]
 
     async def _stream(self, call: Call) -> None:
         try:
@@ -132,8 +133,9 @@ class ProgramsConnection:
             self._send(Ended(call.id, ""))
         except Exception as error:  # noqa: BLE001  # its reader opens another one
             self._fail(call, error)
-        finally:
-            del self._tasks[call.id]
+
+    def _forget(self, number: int, _ended: asyncio.Task[None]) -> None:
+        del self._tasks[number]
 
     def _fail(self, call: Call, error: Exception) -> None:
         _log.error("Request of a program failed", error=error, method=call.method, target=call.target)

@@ -86,10 +86,11 @@ class RemotePrograms:
             near.close()
             raise
         self._process = process
-        connection = self._connection = ProgramsConnection(self._server.transport, self._ready.set)
+        connection = ProgramsConnection(self._server.transport, self._ready.set)
         try:
             await asyncio.get_running_loop().create_connection(lambda: connection.framing, sock=near)
             connection.start(self._start)
+            self._connection = connection  # not before: the first frame must be ``Start``
             return await process.wait()
         except asyncio.CancelledError:
             connection.stop()

@@ -100,7 +100,8 @@ class ServerConnection:
         try:
             received = await future
         except asyncio.CancelledError:
-            if self._waiting.pop(call.id, None) is not None:
+            # A stream continues after its response.
+            if self._waiting.pop(call.id, None) is not None or call.opens:
                 self._send(Cancel(call.id))
             raise
         if isinstance(received, Ended):
