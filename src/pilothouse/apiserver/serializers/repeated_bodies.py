@@ -1,5 +1,6 @@
 """``RepeatedBodies``: decoded bodies that clients send again and again, as a ReplicaSet does to create its pods."""
 
+from collections import OrderedDict
 from typing import Any
 
 import msgspec
@@ -21,7 +22,8 @@ class RepeatedBodies:
 
     def __init__(self) -> None:
         self._hashes: set[int] = set()
-        self._documents: dict[bytes, tuple[Definition, bytes]] = {}
+        self._documents: OrderedDict[bytes, tuple[Definition, bytes]] = OrderedDict()
+        """Each operation is atomic: the worker uses it, too."""
 
     def get(self, body: bytes, definition: Definition) -> Object | None:
         """A new copy of the document of this body, which may be changed; None if it is not known."""
@@ -41,5 +43,5 @@ class RepeatedBodies:
             self._hashes.add(digest)
             return
         if len(self._documents) >= _MAX_BODIES:
-            self._documents.pop(next(iter(self._documents)), None)  # a worker may have removed it
+            self._documents.popitem(last=False)
         self._documents[body] = definition, _encode(document)

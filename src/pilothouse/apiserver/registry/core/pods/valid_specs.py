@@ -1,5 +1,7 @@
 """``ValidSpecs``: pod specs that were valid and without warnings, for the next pods of the same template."""
 
+from collections import OrderedDict
+
 import msgspec
 
 from pilothouse.apiserver.objects import Object
@@ -14,7 +16,8 @@ class ValidSpecs:
     ``ObjectMeta``, except for ephemeral volumes, whose claims have its name."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, None] = {}
+        self._known: OrderedDict[bytes, None] = OrderedDict()
+        """Each operation is atomic: the worker uses it, too."""
 
     def contains(self, pod: Object) -> bool:
         """Whether such a pod was added."""
@@ -26,7 +29,7 @@ class ValidSpecs:
         if len(key) > MAX_BYTES or b'"ephemeral"' in key:
             return
         if len(self._known) >= _MAX_SPECS:
-            self._known.pop(next(iter(self._known)), None)  # a worker may have removed it
+            self._known.popitem(last=False)
         self._known[key] = None
 
 
