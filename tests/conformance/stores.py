@@ -107,4 +107,4 @@ def names(records: list[Record]) -> list[str]:
 
 
 def changes_of(changes: list[Change]) -> list[tuple[str, str, bytes, bytes | None]]:
-    return [(change.type, change.key, change.value, change.previous) for change in changes]
+    return [(change.type, change.key, change.value, change.old_value) for change in changes]

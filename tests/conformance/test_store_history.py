@@ -159,7 +159,7 @@ async def test_random_history_agrees_with_a_model(store: Store, seed: int) -> No
     assert store.revision == max(states)
     followed: dict[str, bytes] = {}
     for change in live.take():
-        assert change.previous == followed.get(change.key)
+        assert change.old_value == followed.get(change.key)
         assert (change.type == "ADDED") == (change.key not in followed)
         if change.type == "DELETED":
             del followed[change.key]

@@ -169,9 +169,9 @@ class Watched:
 
 def _is_report(change: Change) -> bool:
     """A node's report in which only the time of the heartbeat differs."""
-    if not change.key.startswith("/nodes/") or change.before is None:
+    if not change.key.startswith("/nodes/") or change.old is None:
         return False
-    before, after = (json.loads(item) for item in (change.before.value, change.value))
+    before, after = (json.loads(item) for item in (change.old.value, change.value))
     for node in (before, after):
         del node["metadata"]["resourceVersion"]
         node["metadata"].pop("managedFields", None)

@@ -52,7 +52,7 @@ async def test_compressed_values_are_updated_deleted_and_read_at_earlier_revisio
     await put(store, "/pods/ns/05", value(5, "Running"), expected=7)
     await store.commit(store.stage("/pods/ns/06", None))
     changed, deleted = store.changes("/pods/")[-2:]
-    assert (changed.previous, changed.value) == (value(5), value(5, "Running"))
+    assert (changed.old_value, changed.value) == (value(5), value(5, "Running"))
     assert (deleted.type, deleted.value) == ("DELETED", value(6))
     assert [record.value for record in store.list("/pods/", revision=before).records] == [value(at) for at in range(20)]
     for number in range(20, 40):

@@ -307,7 +307,7 @@ async def test_format_1_is_migrated(
     async with opened(env, directory) as store:
         assert store.revision == revision + 1
         (change,) = store.changes("/pods/")
-        assert change.before == Record("/pods/shop/b", b"b", 3, 3)
+        assert change.old == Record("/pods/shop/b", b"b", 3, 3)
         assert len(store.list("", revision=revision).records) == 3
     assert rows(directory, "PRAGMA user_version") == [(2,)]
 

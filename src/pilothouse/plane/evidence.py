@@ -105,7 +105,7 @@ class StoreEvidence:
     async def before(self, change: ObjectChange) -> Document | None:
         """The object before a change; None if it did not exist or is unknown."""
         stored = self._by_revision.get(change.revision)
-        return None if stored is None or stored.previous is None else msgspec.json.decode(stored.previous)
+        return None if stored is None or stored.old_value is None else msgspec.json.decode(stored.old_value)
 
     async def after(self, change: ObjectChange) -> Document | None:
         """The object after a change; of a deletion, its last state."""

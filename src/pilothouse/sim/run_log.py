@@ -117,5 +117,5 @@ def _is_heartbeat(change: Change, origin: Origin | None) -> bool:
     lines."""
     if not change.key.startswith("/nodes/") or origin is None or origin.program != "nodes":
         return False
-    old = change.previous
+    old = change.old_value
     return old is not None and _HEARTBEAT.sub(b"", old) == _HEARTBEAT.sub(b"", change.value)

@@ -60,9 +60,9 @@ class Superseded:
 
     def add(self, change: Change) -> None:
         """Report values that no longer need to be kept because history drops this change."""
-        if change.before is not None:
-            self.revisions.append(change.before.revision)
-            self.size += len(change.before.value)
+        if change.old is not None:
+            self.revisions.append(change.old.revision)
+            self.size += len(change.old.value)
         if change.type == "DELETED":
             self.revisions.append(change.revision)
             self.size += len(change.value)
@@ -162,14 +162,14 @@ class Collection:
             if change.revision <= revision:
                 break
             # Backwards: the oldest change after the revision is applied last.
-            previous_records[change.key] = change.before
+            previous_records[change.key] = change.old
         return previous_records
 
 
 def _weight(change: Change) -> int:
     weight = _OVERHEAD
-    if change.before is not None:
-        weight += change.before.bytes_in_memory
+    if change.old is not None:
+        weight += change.old.bytes_in_memory
     if change.type == "DELETED":
         weight += len(change.value)
     origin = change.origin

@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 class Change(msgspec.Struct, gc=False):
     """One committed write.
 
-    ``value`` is the new value or, for a deletion, the last state with the deletion's revision. ``before`` is the record
+    ``value`` is the new value or, for a deletion, the last state with the deletion's revision. ``old`` is the record
     that it replaced or removed. ``memo`` is for readers: data that is computed once for all watchers (the encoded
     event); it is dropped with the change. ``origin`` is None if no request caused the change.
     """
@@ -38,19 +38,19 @@ class Change(msgspec.Struct, gc=False):
     key: str
     type: Literal["ADDED", "MODIFIED", "DELETED"]
     value: bytes
-    before: Record | None
+    old: Record | None
     memo: dict[Any, Any] | None = None
     origin: Origin | None = None
 
     @property
-    def previous(self) -> bytes | None:
+    def old_value(self) -> bytes | None:
         """The value before this change, None if the key is new."""
-        return None if self.before is None else self.before.value
+        return None if self.old is None else self.old.value
 
     @property
     def created(self) -> int:
         """The revision of the object's creation."""
-        return self.revision if self.before is None else self.before.created
+        return self.revision if self.old is None else self.old.created
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):

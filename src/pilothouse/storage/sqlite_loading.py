@@ -100,8 +100,8 @@ class Loading:
         """Remove the history of a resource up to this revision."""
         self._floors[prefix] = revision
         for change in self._history.pop(prefix, ()):
-            if change.before is not None:
-                self._superseded.append(change.before.revision)
+            if change.old is not None:
+                self._superseded.append(change.old.revision)
             if change.type == "DELETED":
                 self._superseded.append(change.revision)
 

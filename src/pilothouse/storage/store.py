@@ -346,7 +346,7 @@ class Store(ABC):
                 collection.keys.remove(key)
             else:
                 records[key] = record
-                if change.before is None:
+                if change.old is None:
                     collection.keys.add(key)
             if newest.get(key) is staged:
                 del newest[key]

@@ -79,7 +79,7 @@ class Objects:
                 raise Compacted(revision, begins)
             later = next((change for change in changes if change.revision > revision), None)
             if later is not None:
-                record = later.before
+                record = later.old
             changes = [change for change in changes if change.revision <= revision]
         return Found(info, key, record, changes, begins)
 
@@ -123,7 +123,7 @@ class Objects:
         now = self._env.now().timestamp()
         versions, size = list[dict[str, Any]](), 0
         for change in reversed(located.changes):
-            length = len(change.value) + len(change.previous or b"")
+            length = len(change.value) + len(change.old_value or b"")
             size += length
             if len(versions) == MAX_VERSIONS or size > _MAX_BYTES:
                 break
@@ -138,7 +138,7 @@ class Objects:
 
 def _version(info: ResourceInfo, change: Change, marks: Sequence[tuple[float, int]], now: float) -> dict[str, Any]:
     new = msgspec.json.decode(change.value, type=dict[str, Any])
-    old = msgspec.json.decode(change.previous, type=dict[str, Any]) if change.previous else {}
+    old = msgspec.json.decode(change.old_value, type=dict[str, Any]) if change.old_value else {}
     changed = differences(old, new) if old and change.type != "DELETED" else []
     return {
         "revision": str(change.revision),

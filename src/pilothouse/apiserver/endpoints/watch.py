@@ -50,7 +50,7 @@ async def watch(core: Core, call: Call) -> "Watch":
 
 def _converted(change: Change, converted_values: Mapping[bytes, bytes], *, needs_old: bool) -> Change:
     """The change with converted objects; ``converted_values`` maps stored bytes to them."""
-    old = change.before
+    old = change.old
     if old is not None and (needs_old or change.type == "DELETED"):
         old = Record(old.key, converted_values[old.value], old.revision, old.created)
     else:
@@ -184,8 +184,8 @@ class Watch:
                 continue
             if change.type != "DELETED":
                 values.append(change.value)
-            if change.before is not None and (needs_old or change.type == "DELETED"):
-                values.append(change.before.value)
+            if change.old is not None and (needs_old or change.type == "DELETED"):
+                values.append(change.old.value)
         converted_values = dict(zip(values, await self._core.list_from_storage(self.info, values), strict=True))
         converted = []
         for change in changes:
@@ -415,39 +415,39 @@ class Watch:
 
     def _filtered_event(self, change: Change, selection: Selection) -> WatchEvent | None:
         """The event for a watch with selectors: an object is added or deleted when it begins or ceases to match."""
-        matched_before = change.before is not None and selection.matches(self._attributes(change, before=True))
+        matched_before = change.old is not None and selection.matches(self._attributes(change, old=True))
         if change.type == "DELETED":
             return self._shared_event(change) if matched_before else None
-        if selection.matches(self._attributes(change, before=False)):
+        if selection.matches(self._attributes(change, old=False)):
             return self._shared_event(change, "MODIFIED" if matched_before else "ADDED")
         if not matched_before:
             return None
         memo = change.memo
         assert memo is not None, "the attributes have been read"
-        assert change.before is not None, "it matched before"
+        assert change.old is not None, "it matched before"
         key = (self.info, "left")
         event: WatchEvent | None = memo.get(key)
         if event is None:
-            value = with_revision(change.before.value, change.before.revision, change.revision)
+            value = with_revision(change.old.value, change.old.revision, change.revision)
             event = memo[key] = WatchEvent("DELETED", self._served_object(value), {})
         return event
 
     def _served_object(self, value: bytes) -> bytes:
         return value if self.converts else self._core.from_storage_nowait(self.info, value)
 
-    def _attributes(self, change: Change, *, before: bool) -> Attributes:
+    def _attributes(self, change: Change, *, old: bool) -> Attributes:
         memo = change.memo
         if memo is None:
             memo = change.memo = {}
         # Groups and versions of one stored resource have different selectable fields.
         reader = self._call.strategy.attributes
-        key = (reader, before)
+        key = (reader, old)
         attributes: Attributes | None = memo.get(key)
         if attributes is None:
             revision, value = change.revision, change.value
-            if before:
-                assert change.before is not None, "the caller checks that there is an old object"
-                revision, value = change.before.revision, change.before.value
+            if old:
+                assert change.old is not None, "the caller checks that there is an old object"
+                revision, value = change.old.revision, change.old.value
             attributes = memo[key] = self._core.attributes.at_revision(reader, change.key, revision, value)
         return attributes
 

@@ -73,7 +73,7 @@ class PoolRequests(Invariant):
         if not change.key.startswith(_REQUESTS):
             return
         name = change.key.removeprefix(_REQUESTS)
-        old = _request(change.previous) if change.previous is not None else None
+        old = _request(change.old_value) if change.old_value is not None else None
         self._open.pop(name, None)
         if change.type == "DELETED":
             if old is not None and origin is not None and origin.controller == MANAGER:

@@ -138,7 +138,7 @@ class UnusedTokens(Invariant):
         if origin is None or origin.controller != DESCRIPTOR.client_name:
             return
         key = change.key.removeprefix(_PREFIX)
-        if key == change.key or change.previous is None:
+        if key == change.key or change.old_value is None:
             raise Violation(f"the cleaner created or wrote {change.key}")
         process_state = self._processes[origin.program]
         if not any(self._is_tracked(process_state.tracked_since, moment) for moment in process_state.moments):
@@ -147,12 +147,12 @@ class UnusedTokens(Invariant):
             )
         if change.type == "DELETED":
             self.deleted += 1
-            secret = _secret(change.previous)
+            secret = _secret(change.old_value)
             self._check(key, process_state, [secret], "deleted", is_marked=True)
         else:
             self.marked += 1
-            self._check_label(key, process_state, _document(change.previous), _document(change.value))
-            secret = _secret(change.previous)
+            self._check_label(key, process_state, _document(change.old_value), _document(change.value))
+            secret = _secret(change.old_value)
             self._check(key, process_state, process_state.secrets(secret.metadata.uid), "marked", is_marked=False)
 
     def _is_tracked(self, since: datetime.date | None, moment: datetime.datetime) -> bool:

@@ -654,7 +654,7 @@ class EtcdStore(Store):
                 Change(revision, key, "MODIFIED", versioned_value, before), record, key[: resource_end(key)]
             )
             change = staged.change
-        change.revision, change.value, change.before = revision, versioned_value, before
+        change.revision, change.value, change.old = revision, versioned_value, before
         change.type = "DELETED" if deleted else "ADDED" if before is None else "MODIFIED"
         staged.record = record
         return staged

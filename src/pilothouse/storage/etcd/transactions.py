@@ -25,7 +25,7 @@ class Write:
         if self.prior is not None:
             record = self.prior.record
         else:
-            record = self.staged.change.before
+            record = self.staged.change.old
         return 0 if record is None else record.revision
 
 

@@ -157,8 +157,8 @@ class Allocations:
             return
         old_addresses: tuple[str, ...] = ()
         old_ports: tuple[int, ...] = ()
-        if change.before is not None:
-            old_addresses, old_ports = _addresses(change.before.value), _ports(change.before.value)
+        if change.old is not None:
+            old_addresses, old_ports = _addresses(change.old.value), _ports(change.old.value)
             for port in old_ports:
                 self._ports.pop(port, None)
         addresses: tuple[str, ...] = ()
