@@ -26,11 +26,11 @@ def _parse_ip(text: str) -> Address:
 
 
 def _parse_cidr(text: str) -> tuple[Address, Network]:
-    before, slash, bits = text.rpartition("/")
+    address_text, slash, bits = text.rpartition("/")
     try:
-        address = ipaddress.ip_address(before)
+        address = ipaddress.ip_address(address_text)
     except ValueError:
-        detail = _address_error(before) if slash else "no '/'"
+        detail = _address_error(address_text) if slash else "no '/'"
         raise _network_error(text, detail) from None
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         raise _network_error(text, "IPv6 zones cannot be present in a prefix")

@@ -150,7 +150,7 @@ class Environment:
                 self._checkers[bindings] = _checker(self._variables, self._messages, bindings)
             checked = self._checkers[bindings].compile(source.text)
         except RuntimeError as error:
-            detail = _compile_error_text(str(error), source.lines_before)
+            detail = _compile_error_text(str(error), source.line_offset)
             # An empty text has no position in cel-go.
             return Compiled(error=detail if source.text else detail.replace(":1:1:", ":1:0:", 1))
         except TypeError as error:  # of the messages' descriptors: thousands of fields
@@ -160,7 +160,7 @@ class Environment:
             return Compiled(kind=kind)
         serialized = checked.serialize()
         if errors := _literal_error_text(read(serialized), source):
-            return Compiled(error=_compile_error_text(errors, source.lines_before))
+            return Compiled(error=_compile_error_text(errors, source.line_offset))
         try:
             runnable(serialized)
         except RuntimeError:
@@ -431,8 +431,8 @@ _QUALIFIED = re.compile(
 
 def _undeclared_root(match: re.Match[str]) -> str:
     """For ``a.b.c`` with undeclared ``a``, cel-go reports ``a`` at its position."""
-    before, first = match[3].rpartition(".")[0], match[3].partition(".")[0]
-    column = max(1, int(match[2]) - len(before))
+    qualifier, first = match[3].rpartition(".")[0], match[3].partition(".")[0]
+    column = max(1, int(match[2]) - len(qualifier))
     detail = f"ERROR: <input>:{match[1]}:{column}: undeclared reference to '{first}'{match[4]}"
     return f"{detail}\n{match[5]}\n | {'.' * (column - 1)}^"
 
@@ -445,8 +445,8 @@ _OVERLOAD = re.compile(
 
 def _receiver_call(match: re.Match[str]) -> str:
     """cel-go prints the call ``x.f(y)`` as ``X.(Y)``, the library as ``(X, Y)``."""
-    before = match[6][: int(match[2]) - 1]
-    if not before.endswith(f".{match[3]}"):
+    prefix = match[6][: int(match[2]) - 1]
+    if not prefix.endswith(f".{match[3]}"):
         return match[0]
     depth, end = 0, len(match[4])
     for place, letter in enumerate(match[4]):
@@ -462,8 +462,8 @@ def _literal_error_text(checked: Checked, source: Source) -> str:
     """The errors of literals, in the order of their positions."""
     located = []
     for node, message in literal_errors(checked, uniform=source.uniform):
-        before = source.text[: checked.positions.get(node.id, 0)]
-        line, column = before.count("\n"), len(before) - (before.rfind("\n") + 1)
+        prefix = source.text[: checked.positions.get(node.id, 0)]
+        line, column = prefix.count("\n"), len(prefix) - (prefix.rfind("\n") + 1)
         located.append((line, column, message))
     lines = source.text.split("\n")
     return "\n".join(
@@ -472,15 +472,15 @@ def _literal_error_text(checked: Checked, source: Source) -> str:
     )
 
 
-def _compile_error_text(text: str, lines_before: int) -> str:
+def _compile_error_text(text: str, line_offset: int) -> str:
     """Convert the library's error message to cel-go's."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
     text = _OVERLOAD.sub(_receiver_call, _QUALIFIED.sub(_undeclared_root, _STRUCT.sub("", text)))
     text = _OF_ERROR.sub("", text)
     for pattern, words in _ERROR_TEXTS:
         text = pattern.sub(words, text)
-    if lines_before:
-        text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - lines_before}:", text)
+    if line_offset:
+        text = _PLACE.sub(lambda found: f"ERROR: <input>:{int(found[1]) - line_offset}:", text)
     if not text.startswith("ERROR: "):
         text = f"{NO_LOCATION} {_limit_error_text(text)}"
     return text

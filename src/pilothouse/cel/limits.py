@@ -80,7 +80,7 @@ class Source(msgspec.Struct, frozen=True):
     text: str
     variables: Mapping[str, Any]
     messages: bytes | None = None
-    lines_before: int = 0
+    line_offset: int = 0
     """The number of generated lines before the source, to correct positions in messages."""
     runs: bool = True
     """Whether it will be evaluated, or is only checked."""

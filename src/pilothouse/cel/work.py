@@ -231,17 +231,17 @@ class _Estimate:
         assert node.range is not None, "a loop is over something"
         over = self.value(node.range)
         initial, condition, step, result = node.parts
-        before = self.value(initial)
+        initial_value = self.value(initial)
         count = min(_items(over), MAX_ITERATIONS)
         if not count:
-            return self._with({node.name: before}, result)
-        accumulated: Value = before
+            return self._with({node.name: initial_value}, result)
+        accumulated: Value = initial_value
         outside, self._times = self._times, min(self._times * count, MAX_ITERATIONS)
         if len(node.variables) == 2:
             variables = {node.variables[0]: _union(over.keys(), Extent()), node.variables[1]: over.elements()}
         else:
             variables = {node.variables[0]: over.keys()}
-        variables[node.name] = before
+        variables[node.name] = initial_value
         self._with(variables, condition)
         grown = self._with(variables, step).extent
         self._times = outside

@@ -96,13 +96,13 @@ class TlsContexts:
         stamp = _stamp(path)
         if self._context is not None and stamp == self._authority_stamp:
             return
-        before, self._authority_stamp = self._authority, stamp
+        old_bundle, self._authority_stamp = self._authority, stamp
         try:
             bundle = read_bytes(path)
         except OSError:
             outcome = ("failure", "read_error")
         else:
-            outcome = _verify_authority(bundle, before)
+            outcome = _verify_authority(bundle, old_bundle)
             if outcome[0] == "success":
                 self._authority = bundle
         if self._context is not None:
@@ -121,11 +121,11 @@ class TlsContexts:
         return tuple(_stamp(path) for path in (settings.ca_file, settings.certificate_file, settings.key_file) if path)
 
 
-def _verify_authority(bundle: bytes, before: bytes | None) -> tuple[str, str]:
+def _verify_authority(bundle: bytes, old_bundle: bytes | None) -> tuple[str, str]:
     """Result and reason of a reload."""
     if not bundle:
         return "failure", "empty"
-    if bundle == before:
+    if bundle == old_bundle:
         return "success", "unchanged"
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle.decode("ascii"))

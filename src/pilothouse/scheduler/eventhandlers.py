@@ -107,10 +107,10 @@ class EventHandlers:
     def _update_assigned_pod(self, pod: Pod) -> None:
         key = pod_key(pod)
         self._delete_from_queue(key)
-        before, after = self._cache.add_pod(pod)
+        old, new = self._cache.add_pod(pod)
         self.delete_nomination(key)
-        if after is not None:
-            self.move_pods_for_assigned_pod(before, after)
+        if new is not None:
+            self.move_pods_for_assigned_pod(old, new)
 
     def _update_unassigned_pod(self, old: Pod | None, pod: Pod) -> None:
         key, uid = pod_key(pod), pod.metadata.uid
@@ -124,10 +124,10 @@ class EventHandlers:
         nominator = self._cache.nominator
         nominated = pod.status.nominated_node_name
         # The nomination of a pod with gates did not count.
-        before = old.status.nominated_node_name if old is not None and self.responsible_for_pod(old) else ""
+        old_nominated = old.status.nominated_node_name if old is not None and self.responsible_for_pod(old) else ""
         # The nomination was written by this scheduler, which has recorded it already, by another program, or by an
         # earlier process. A removed one may be older than one that is being written.
-        if nominated != before and (nominated or nominator.nominated_node_name(key) == before):
+        if nominated != old_nominated and (nominated or nominator.nominated_node_name(key) == old_nominated):
             if nominated != nominator.nominated_node_name(key):
                 self.delete_nomination(key)
             nominator.add_nominated_pod(PodInfo(pod), nominated)
@@ -223,25 +223,25 @@ class EventHandlers:
                 lambda pod_info, rejected_by: is_schedulable_after_node_change(pod_info, rejected_by, change), event
             )
 
-    def move_pods_for_assigned_pod(self, before: PodState | None, after: PodState | None) -> None:
-        """A pod was added to a node (``before`` is None), removed from it (``after`` is None), or changed on it."""
+    def move_pods_for_assigned_pod(self, old: PodState | None, new: PodState | None) -> None:
+        """A pod was added to a node (``old`` is None), removed from it (``new`` is None), or changed on it."""
         # A pod that was added only uses resources: it can only help cluster-wide plugins.
-        cluster_wide = before is None
+        cluster_wide = old is None
         if not self._queue.has_unschedulable_pods(cluster_wide=cluster_wide):
             return
-        if before is not None and after is not None and not may_pod_update_help(before.pod_info, after.pod_info):
+        if old is not None and new is not None and not may_pod_update_help(old.pod_info, new.pod_info):
             return
         namespaces = self._framework.namespaces
 
         def hint(pod_info: PodInfo, rejected_by: frozenset[str]) -> bool:
-            if before is None:
-                assert after is not None, "a pod that was added has a state"
-                return is_schedulable_after_pod_added(pod_info, rejected_by, after.pod_info, namespaces)
-            if after is None:
-                return is_schedulable_after_pod_removed(pod_info, rejected_by, before.pod_info, namespaces)
-            return is_schedulable_after_pod_update(pod_info, rejected_by, before.pod_info, after.pod_info, namespaces)
+            if old is None:
+                assert new is not None, "a pod that was added has a state"
+                return is_schedulable_after_pod_added(pod_info, rejected_by, new.pod_info, namespaces)
+            if new is None:
+                return is_schedulable_after_pod_removed(pod_info, rejected_by, old.pod_info, namespaces)
+            return is_schedulable_after_pod_update(pod_info, rejected_by, old.pod_info, new.pod_info, namespaces)
 
-        event = "AssignedPodAdd" if before is None else "AssignedPodDelete" if after is None else "AssignedPodUpdate"
+        event = "AssignedPodAdd" if old is None else "AssignedPodDelete" if new is None else "AssignedPodUpdate"
         self._move_pods(hint, event, cluster_wide=cluster_wide)
 
     def _move_pods_for_volumes(self, namespace: str, name: str) -> None:

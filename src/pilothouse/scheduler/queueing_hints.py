@@ -108,25 +108,23 @@ def is_schedulable_after_pod_removed(
     )
 
 
-def may_pod_update_help(before: PodInfo, after: PodInfo) -> bool:
+def may_pod_update_help(old: PodInfo, new: PodInfo) -> bool:
     """Whether the update of a pod on a node is one that ``is_schedulable_after_pod_update`` is about: most are not, and
     need not be compared with each waiting pod (upstream's ``PodSchedulingPropertiesChange``)."""
-    return before.labels != after.labels or any(
-        amount > after.requests.get(name, 0) for name, amount in before.requests.items()
-    )
+    return old.labels != new.labels or any(amount > new.requests.get(name, 0) for name, amount in old.requests.items())
 
 
 def is_schedulable_after_pod_update(
-    pod_info: PodInfo, rejected_by: frozenset[str], before: PodInfo, after: PodInfo, namespaces: NamespaceLister
+    pod_info: PodInfo, rejected_by: frozenset[str], old: PodInfo, new: PodInfo, namespaces: NamespaceLister
 ) -> bool:
     """Whether a pod on a node that has other labels or requests less may help, on any node."""
     if node_resources_fit.NAME in rejected_by and node_resources_fit.is_schedulable_after_pod_update(
-        pod_info, before, after
+        pod_info, old, new
     ):
         return True
-    return before.labels != after.labels and (
-        _is_schedulable_without_labels(pod_info, rejected_by, before, namespaces)
-        or is_schedulable_after_pod_added(pod_info, rejected_by, after, namespaces)
+    return old.labels != new.labels and (
+        _is_schedulable_without_labels(pod_info, rejected_by, old, namespaces)
+        or is_schedulable_after_pod_added(pod_info, rejected_by, new, namespaces)
     )
 
 

@@ -228,7 +228,7 @@ class Scheduler:
         dynamic_resources = self._dynamic_resources
         await dynamic_resources.start()
         pod_claims: PodClaims | None = None
-        done, before = False, self._state_version()
+        done, initial_version = False, self._state_version()
         while not done:
             pod = self._pods.cache.get(queued_pod.key)
             pod_info = queued_pod.update(pod) if pod is not None else None
@@ -244,7 +244,7 @@ class Scheduler:
             if not done and pod_claims is not None:
                 self._algorithm.next_start_node_index = first_node
                 await pod_claims.search_pending()
-        if self._state_version() != before:
+        if self._state_version() != initial_version:
             self._queue.request_move(queued_pod)
 
     def _state_version(self) -> tuple[int, ...]:

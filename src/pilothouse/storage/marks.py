@@ -58,12 +58,12 @@ class Marks:
             self._begin = 0
         return last
 
-    def at(self, time: float) -> int | None:
+    def revision_at(self, time: float) -> int | None:
         """The revision of the latest mark up to that time."""
         end = bisect_right(self._times, time, self._begin)
         return self._revisions[end - 1] if end > self._begin else None
 
-    def before(self, revision: int) -> float | None:
+    def time_at(self, revision: int) -> float | None:
         """The time of the latest mark up to that revision."""
         end = bisect_right(self._revisions, revision, self._begin)
         return self._times[end - 1] if end > self._begin else None

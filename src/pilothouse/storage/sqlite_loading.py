@@ -72,21 +72,21 @@ class Loading:
         if crc != checksum(revision, created, kind, timestamp, key, origin, value):
             raise DamagedStore(self._path, f"the object under {key!r} is not what was written")
         self._revision = revision
-        before = self._newest.get(created)
+        old = self._newest.get(created)
         prefix = key[: resource_end(key)]
         is_deleted = kind != WRITTEN
         if revision > max(self._compacted, self._floors.get(prefix, 0)):
-            if (revision != created and before is None) or value is None:
+            if (revision != created and old is None) or value is None:
                 _log.warning(
                     "Part of the history is missing in the store", store=str(self._path), resource=prefix, upto=revision
                 )
                 self._forget(prefix, revision)
             else:
-                self._history.setdefault(prefix, []).append(_change(revision, kind, key, value, before, origin))
+                self._history.setdefault(prefix, []).append(_change(revision, kind, key, value, old, origin))
                 self._note_time(timestamp, revision)
-                before = None  # The history needs it.
-        if before is not None:
-            self._superseded.append(before.revision)
+                old = None  # The history needs it.
+        if old is not None:
+            self._superseded.append(old.revision)
         if is_deleted:
             self._newest.pop(created, None)
             if revision <= max(self._compacted, self._floors.get(prefix, 0)):
@@ -128,8 +128,8 @@ class Loading:
         return Loaded(self._revision, list(records.values()), changes, self._times, floors, superseded)
 
 
-def _change(revision: int, kind: int, key: str, value: bytes, before: Record | None, origin: bytes | None) -> Change:
-    change = Change(revision, key, "ADDED" if before is None else "MODIFIED", value, before)
+def _change(revision: int, kind: int, key: str, value: bytes, old: Record | None, origin: bytes | None) -> Change:
+    change = Change(revision, key, "ADDED" if old is None else "MODIFIED", value, old)
     if kind != WRITTEN:
         change.type = "DELETED"
     if origin is not None:

@@ -531,7 +531,7 @@ class Store(ABC):
         Raises ``Compacted`` if the history is too short.
         """
         self._expire()
-        revision = self._marks.at(self._env.monotonic() - seconds_ago)
+        revision = self._marks.revision_at(self._env.monotonic() - seconds_ago)
         if revision is not None:
             return revision
         if self._expired is not None and seconds_ago <= self.retention.seconds:
@@ -541,7 +541,7 @@ class Store(ABC):
     def seconds_since(self, revision: int) -> float | None:
         """How long ago a revision was committed, accurate to about a second; None if unknown."""
         self._expire()
-        committed_at = self._marks.before(revision)
+        committed_at = self._marks.time_at(revision)
         return None if committed_at is None else self._env.monotonic() - committed_at
 
     def history_marks(self, limit: int = _MARKS) -> Marks:
@@ -565,7 +565,7 @@ class Store(ABC):
             history_marks.add(now, self.revision)
         for prefix, seconds in self.retention.brief:
             collection = self._collections.get(prefix)
-            floor = history_marks.at(now - seconds) if collection is not None else None
+            floor = history_marks.revision_at(now - seconds) if collection is not None else None
             if collection is not None and floor is not None and floor > collection.floor:
                 size = collection.size
                 collection.forget(floor)

@@ -175,12 +175,12 @@ class Cache:
 
     def _update_image_states(self, old: Node | None, new: Node | None) -> None:
         states = self.image_states
-        before = old.status.images if old is not None else ()
-        after = new.status.images if new is not None else ()
-        if before == after:
+        old_images = old.status.images if old is not None else ()
+        new_images = new.status.images if new is not None else ()
+        if old_images == new_images:
             return
         if old is not None:
-            for image in before:
+            for image in old_images:
                 for name in image.names:
                     state = states.get(name)
                     if state is not None:
@@ -188,7 +188,7 @@ class Cache:
                         if not state.nodes:
                             del states[name]
         if new is not None:
-            for image in after:
+            for image in new_images:
                 for name in image.names:
                     states.setdefault(name, ImageState(image.size_bytes)).nodes.add(new.metadata.name)
 
@@ -201,18 +201,18 @@ class Cache:
         return pod_state
 
     def add_pod(self, pod: Pod) -> tuple[PodState | None, PodState | None]:
-        """Add or confirm a pod that has a node. Returns the states before and after.
+        """Add or confirm a pod that has a node. Returns the old and the new state.
 
         Both are None if the pod was in the cache and nothing relevant to scheduling changed.
         """
         meta, node_name = pod.metadata, pod.spec.node_name
         current = self._pod_states.get(object_key(meta))
         if current is not None and current.uid == meta.uid and current.node_name == node_name:
-            before = current.pod
+            current_pod = current.pod
             if (
                 # An in-place resize increments the generation.
-                (before.metadata.generation == meta.generation or before.spec == pod.spec)
-                and granted_requests(before) == granted_requests(pod)
+                (current_pod.metadata.generation == meta.generation or current_pod.spec == pod.spec)
+                and granted_requests(current_pod) == granted_requests(pod)
                 and current.pod_info.labels == meta.labels
                 and current.terminating == (meta.deletion_timestamp is not None)
             ):

@@ -50,18 +50,18 @@ class DomainMatchCounts:
         value = self.topology.value_of.get(node_name)
         if value is None:
             return
-        before = self.counts.get(value, 0)
-        after = before + delta
+        old_count = self.counts.get(value, 0)
+        new_count = old_count + delta
         histogram = self._histogram
-        if before:
-            left = histogram[before] - 1
+        if old_count:
+            left = histogram[old_count] - 1
             if left:
-                histogram[before] = left
+                histogram[old_count] = left
             else:
-                del histogram[before]
-        if after:
-            self.counts[value] = after
-            histogram[after] = histogram.get(after, 0) + 1
+                del histogram[old_count]
+        if new_count:
+            self.counts[value] = new_count
+            histogram[new_count] = histogram.get(new_count, 0) + 1
         else:
             del self.counts[value]
 

@@ -186,14 +186,14 @@ def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> b
     terms = pod_info.affinity_terms
     if terms is None or change.new is None or not (change.added or change.labels):
         return False
-    after = change.new.metadata.labels
+    new_labels = change.new.metadata.labels
     if change.old is None:
-        return bool(terms.required_anti_affinity) or any(t.topology_key in after for t in terms.required_affinity)
-    before = change.old.metadata.labels
+        return bool(terms.required_anti_affinity) or any(t.topology_key in new_labels for t in terms.required_affinity)
+    old_labels = change.old.metadata.labels
     return any(
-        term.topology_key in after and before.get(term.topology_key) != after[term.topology_key]
+        term.topology_key in new_labels and old_labels.get(term.topology_key) != new_labels[term.topology_key]
         for term in terms.required_affinity
     ) or any(
-        term.topology_key in before and before[term.topology_key] != after.get(term.topology_key)
+        term.topology_key in old_labels and old_labels[term.topology_key] != new_labels.get(term.topology_key)
         for term in terms.required_anti_affinity
     )

@@ -12,9 +12,9 @@ def balanced_allocation(pod_info: PodInfo, node_info: NodeInfo) -> int:
     """50 to 100; 75 when the balance stays the same."""
     requested, requests = node_info.requested, pod_info.requests
     cpu, memory = requested.get("cpu", 0), requested.get("memory", 0)
-    before = _balance(cpu, memory, node_info)
-    after = _balance(cpu + requests.get("cpu", 0), memory + requests.get("memory", 0), node_info)
-    return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + after - before) // 2
+    without_pod = _balance(cpu, memory, node_info)
+    with_pod = _balance(cpu + requests.get("cpu", 0), memory + requests.get("memory", 0), node_info)
+    return MAX_NODE_SCORE // 2 + (MAX_NODE_SCORE // 2 + with_pod - without_pod) // 2
 
 
 def _balance(cpu: int, memory: int, node_info: NodeInfo) -> int:

@@ -81,21 +81,19 @@ def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> b
     or more room for pods."""
     if change.new is None or not (change.added or change.allocatable):
         return False
-    before, after = change.old_allocatable, change.new_allocatable
-    if after.get("pods", 0) < 1 or any(
-        amount > after.get(name, 0) and not _is_delegated(pod_info, name, after)
+    old, new = change.old_allocatable, change.new_allocatable
+    if new.get("pods", 0) < 1 or any(
+        amount > new.get(name, 0) and not _is_delegated(pod_info, name, new)
         for name, amount in pod_info.positive_requests
     ):
         return False
     return (
         change.added
-        or after.get("pods", 0) > before.get("pods", 0)
-        or any(after.get(name, 0) > before.get(name, 0) for name, _amount in pod_info.positive_requests)
+        or new.get("pods", 0) > old.get("pods", 0)
+        or any(new.get(name, 0) > old.get(name, 0) for name, _amount in pod_info.positive_requests)
     )
 
 
-def is_schedulable_after_pod_update(pod_info: PodInfo, before: PodInfo, after: PodInfo) -> bool:
+def is_schedulable_after_pod_update(pod_info: PodInfo, old: PodInfo, new: PodInfo) -> bool:
     """Whether a pod on a node requests less of something that the rejected pod requests."""
-    return any(
-        before.requests.get(name, 0) > after.requests.get(name, 0) for name, _amount in pod_info.positive_requests
-    )
+    return any(old.requests.get(name, 0) > new.requests.get(name, 0) for name, _amount in pod_info.positive_requests)

@@ -223,9 +223,9 @@ def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> b
     """Whether the node has or had all topology keys of the hard constraints, and was added or deleted, or has another
     value of one or other taints."""
     keys = [constraint.topology_key for constraint in pod_info.hard_constraints]
-    before = change.old.metadata.labels if change.old is not None else {}
-    after = change.new.metadata.labels if change.new is not None else {}
-    matched, matches = all(key in before for key in keys), all(key in after for key in keys)
+    old_labels = change.old.metadata.labels if change.old is not None else {}
+    new_labels = change.new.metadata.labels if change.new is not None else {}
+    matched, matches = all(key in old_labels for key in keys), all(key in new_labels for key in keys)
     if change.old is None or change.new is None:
         return matches if change.old is None else matched
     if not (change.labels or change.taints):
@@ -233,5 +233,5 @@ def is_schedulable_after_node_change(pod_info: PodInfo, change: NodeChange) -> b
     if matched != matches:
         return True
     return matches and (
-        any(before[key] != after[key] for key in keys) or change.old.spec.taints != change.new.spec.taints
+        any(old_labels[key] != new_labels[key] for key in keys) or change.old.spec.taints != change.new.spec.taints
     )

@@ -635,7 +635,7 @@ class EtcdStore(Store):
     def _staged(self, key: str, pair: Any, write: Write | None, value: bytes | None) -> Staged:
         """The change of a key for the store: a write of this server, or a value that another one has written, None if
         it was deleted."""
-        before, revision = self._records.get(key), pair.mod_revision
+        old, revision = self._records.get(key), pair.mod_revision
         if write is not None:
             staged = write.staged
             change = staged.change
@@ -644,18 +644,16 @@ class EtcdStore(Store):
         else:
             staged, change = None, None
             deleted, versioned_value = value is None, value or b""
-            if value is None and before is not None:
-                versioned_value = self.values.codec.with_revision(before.value, before.revision, revision)
+            if value is None and old is not None:
+                versioned_value = self.values.codec.with_revision(old.value, old.revision, revision)
         if write is not None or deleted:
             self.values.unreadable.pop(key, None)
         record = None if deleted else Record(key, versioned_value, revision, pair.create_revision)
         if staged is None or change is None:
-            staged = Staged(
-                Change(revision, key, "MODIFIED", versioned_value, before), record, key[: resource_end(key)]
-            )
+            staged = Staged(Change(revision, key, "MODIFIED", versioned_value, old), record, key[: resource_end(key)])
             change = staged.change
-        change.revision, change.value, change.old = revision, versioned_value, before
-        change.type = "DELETED" if deleted else "ADDED" if before is None else "MODIFIED"
+        change.revision, change.value, change.old = revision, versioned_value, old
+        change.type = "DELETED" if deleted else "ADDED" if old is None else "MODIFIED"
         staged.record = record
         return staged
 

@@ -66,9 +66,9 @@ def read_keyspace(
             if not key.startswith(prefix):
                 other_changes, example = other_changes + 1, example or key
                 continue
-            before = keys.pop(key, None)
-            if before is not None:
-                total_bytes -= len(key) + len(before.value)
+            old = keys.pop(key, None)
+            if old is not None:
+                total_bytes -= len(key) + len(old.value)
             if deleted:
                 continue
             keys[key] = KeyValue(value, revision)

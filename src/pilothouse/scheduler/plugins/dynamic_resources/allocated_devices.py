@@ -49,13 +49,13 @@ class AllocatedDevices:
 
     def put(self, owner: str, allocation: AllocationResult | None) -> None:
         """Replace what an owner has."""
-        before = self._by_owner.pop(owner, None)
-        after = _allocated(allocation) if allocation is not None else None
-        if before is not None:
-            self._count(before, -1)
-        if after is not None:
-            self._by_owner[owner] = after
-            self._count(after, 1)
+        old = self._by_owner.pop(owner, None)
+        new = _allocated(allocation) if allocation is not None else None
+        if old is not None:
+            self._count(old, -1)
+        if new is not None:
+            self._by_owner[owner] = new
+            self._count(new, 1)
 
     def _count(self, allocated: _Allocated, sign: int) -> None:
         for device_id in allocated.devices:

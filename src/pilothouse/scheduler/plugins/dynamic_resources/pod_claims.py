@@ -222,7 +222,7 @@ class PodClaims:
         if self._units <= 0 or filtered.waits_for is not None:
             self.pending[node_name] = filtered
             return
-        before = work.spent
+        spent_before = work.spent
         try:
             filtered.waits_for = search.run(self._units)
         except FailedAllocationOnNode as error:
@@ -233,7 +233,7 @@ class PodClaims:
             self._end(filtered, FAILED)
             return
         finally:
-            self._units -= work.spent - before
+            self._units -= work.spent - spent_before
         if not search.done:
             self.pending[node_name] = filtered
         elif search.result is None:

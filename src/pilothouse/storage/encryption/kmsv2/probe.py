@@ -178,12 +178,12 @@ class KmsProbe:
 
 def _rotation_failed(uid: str, state: State | None, failure: str, key_id: str, source: Encrypted | None) -> str:
     """Upstream's message, in which a missing error is ``<nil>`` and a missing time Go's zero time."""
-    before = "<nil>" if state is not None else "got unexpected nil transformer"
+    state_error = "<nil>" if state is not None else "got unexpected nil transformer"
     of_state = hash_of(state.source.key_id) if state is not None else ""
     of_source = hash_of(source.key_id) if source is not None else ""
     expires = format_time(state.expires_at) if state is not None else "0001-01-01T00:00:00Z"
     return (
-        f"failed to rotate DEK uid={quote(uid)}, useSeed=true, errState={before}, errGen={failure or '<nil>'}, "
+        f"failed to rotate DEK uid={quote(uid)}, useSeed=true, errState={state_error}, errGen={failure or '<nil>'}, "
         f"statusKeyIDHash={quote(hash_of(key_id))}, encryptKeyIDHash={quote(of_source)}, "
         f"stateKeyIDHash={quote(of_state)}, expirationTimestamp={expires}"
     )
