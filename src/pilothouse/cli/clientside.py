@@ -41,7 +41,7 @@ with lazy_imports():
     from pilothouse.runtime import api_server
     from pilothouse.tracing import requests
 
-PATHS = FlagType("path", lambda text: (text,), " ".join, join=lambda before, further: (*before, *further))
+PATHS = FlagType("path", lambda text: (text,), " ".join, join=lambda old, further: (*old, *further))
 
 
 def connection_flags(flags: FlagSet, *, qps: float, burst: int) -> None:

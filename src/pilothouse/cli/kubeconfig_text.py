@@ -4,8 +4,8 @@ Only the lines of that context change; comments, order and entries of other prog
 block style (JSON, for example) is encoded again from its content, as kubectl does with all files.
 
 Added entries have a mark, an extension like minikube's, so that another cluster with the same name is not mistaken for
-ours. The mark of the context records which context was current before, and the directory of its cluster: several state
-directories may have a cluster with the same name.
+one that was added here. The mark of the context records which context was current before, and the directory of its
+cluster: several state directories may have a cluster with the same name.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from pilothouse.machinery.yaml_text import YamlError, load_yaml
 MARK = "pilothouse"
 SECTIONS = ("clusters", "users", "contexts")
 _CURRENT = "current-context"
-_BEFORE = "previous-context"
+_PREVIOUS = "previous-context"
 _OWNER = "cluster-directory"
 
 Document = dict[str, Any]
@@ -93,16 +93,16 @@ def with_context(text: str, addition: Document, owner: str = "") -> str:
     are replaced. ``owner``: see ``owner_of``. Raises ``NoKubeconfig``."""
     document = read(text)
     name: str = addition[_CURRENT]
-    before = str(document.get(_CURRENT) or "")
-    if before == name:
-        before = _before(document, name)
+    previous = str(document.get(_CURRENT) or "")
+    if previous == name:
+        previous = _previous_context(document, name)
     else:
         text, document = _without_reference(text, document, name)
     if not document:
         text = "apiVersion: v1\nkind: Config\n" + text
         document = read(text)
     for section in SECTIONS:
-        content = {_BEFORE: before} | ({_OWNER: owner} if owner else {})
+        content = {_PREVIOUS: previous} | ({_OWNER: owner} if owner else {})
         entry = _marked(addition[section][0], section, content if section == "contexts" else {})
         text, document = _with_entry(text, document, section, entry)
     return _with_current(text, document, name)
@@ -120,23 +120,23 @@ def without_context(text: str, name: str, contexts: Sequence[str] | None = None)
 
 
 def _without_one_context(text: str, document: Document, name: str) -> tuple[str, Document]:
-    before = _existing(document, _before(document, name))
+    previous = _existing(document, _previous_context(document, name))
     text, document = _without_reference(text, document, name)
     text, document = _without_entry(text, document, "contexts", name)
     if document.get(_CURRENT) != name:
         return text, document
-    current = before if _entry(document, "contexts", before) else ""
+    current = previous if _entry(document, "contexts", previous) else ""
     return _with_current(text, document, current), {**document, _CURRENT: current}
 
 
 def _without_reference(text: str, document: Document, name: str) -> tuple[str, Document]:
-    """Contexts of ours before which that one was current get the one before it, so that none refers to itself, also
-    over others."""
-    before = _existing(document, _before(document, name))
+    """Added contexts that have this one as their previous context get its previous context instead, so that no context
+    refers to itself, directly or through others."""
+    previous = _existing(document, _previous_context(document, name))
     for entry in list(document.get("contexts") or ()):
-        reference = _before(document, entry.get("name") or "")
+        reference = _previous_context(document, entry.get("name") or "")
         if reference and entry.get("name") != name and _existing(document, reference) == name:
-            content = {**(_mark(entry, "contexts") or {}), _BEFORE: before}
+            content = {**(_mark(entry, "contexts") or {}), _PREVIOUS: previous}
             text, document = _with_entry(text, document, "contexts", _marked(entry, "contexts", content))
     return text, document
 
@@ -179,9 +179,9 @@ def _entry(document: Document, section: str, name: str) -> Document:
     return next((entry for entry in document.get(section) or () if entry.get("name") == name), {})
 
 
-def _before(document: Document, name: str) -> str:
+def _previous_context(document: Document, name: str) -> str:
     """The context that was current when the one with that name was added; empty if it was not added here."""
-    return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_BEFORE) or "")
+    return str((_mark(_entry(document, "contexts", name), "contexts") or {}).get(_PREVIOUS) or "")
 
 
 def _mark(entry: Document, section: str) -> Document | None:

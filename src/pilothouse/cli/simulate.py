@@ -41,7 +41,7 @@ written, marked as interrupted.
 _CRASHED = 3
 MAX_PROCESSES = 256
 _PATH = FlagType("path", str)
-_SETTINGS = FlagType("PATH=VALUE", lambda text: (text,), " ".join, join=lambda before, further: (*before, *further))
+_SETTINGS = FlagType("PATH=VALUE", lambda text: (text,), " ".join, join=lambda old, further: (*old, *further))
 
 
 def flag_set(program: str) -> FlagSet:

@@ -91,15 +91,15 @@ def _buffered_log() -> Iterator[deque[str]]:
     """Keep the log off the screen; its last lines are printed afterwards."""
     lines: deque[str] = deque(maxlen=_KEPT_LOG_LINES)
     root = logging.getLogger("pilothouse")
-    before = root.handlers[:]
+    old_handlers = root.handlers[:]
     handler = _BufferHandler(lines)
-    if before:
-        handler.setFormatter(before[0].formatter)
+    if old_handlers:
+        handler.setFormatter(old_handlers[0].formatter)
     root.handlers[:] = [handler]
     try:
         yield lines
     finally:
-        root.handlers[:] = before
+        root.handlers[:] = old_handlers
 
 
 class _BufferHandler(logging.Handler):

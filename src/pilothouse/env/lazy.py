@@ -145,7 +145,7 @@ class _Block:
 
 
 def _import(  # the parameters of builtins.__import__, and the previous function
-    before: Callable[..., Any],
+    original_import: Callable[..., Any],
     name: str,
     globals: Mapping[str, Any] | None = None,  # noqa: A002
     locals: Mapping[str, Any] | None = None,  # noqa: A002
@@ -154,7 +154,7 @@ def _import(  # the parameters of builtins.__import__, and the previous function
 ) -> Any:
     block = _open.get(id(globals))
     if block is None:
-        return before(name, globals, locals, fromlist, level)
+        return original_import(name, globals, locals, fromlist, level)
     if level or "*" in (fromlist or ()):
         raise ImportError(f"{block.importer['__name__']}: lazy imports are absolute, and by name")
     return block.imported(name, fromlist)

@@ -332,7 +332,7 @@ def set_verbosity(v: int) -> None:
 def info_log() -> Iterator[None]:
     """Enable the package's log from INFO on in a block. It is written to standard error if nothing handles it."""
     logger = logging.getLogger(_ROOT)
-    before, handler = logger.level, None
+    old_level, handler = logger.level, None
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(KlogFormatter())
@@ -341,7 +341,7 @@ def info_log() -> Iterator[None]:
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(old_level)
         if handler is not None:
             logger.removeHandler(handler)
 
@@ -350,9 +350,9 @@ def info_log() -> Iterator[None]:
 def without_log() -> Iterator[None]:
     """Disable the package's log in a block: with faults there are thousands of expected lines."""
     logger = logging.getLogger("pilothouse")
-    before = logger.level
+    old_level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(old_level)

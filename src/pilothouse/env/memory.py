@@ -71,15 +71,15 @@ def collecting_rarely(*, older: bool = True, new_objects: int = _NEW_OBJECTS) ->
     manager with many outages they add up, so long-running programs pass ``older=False``. A higher threshold, or a
     disabled collector, is not changed.
     """
-    before = _Start.thresholds_after or gc.get_threshold()
-    if not gc.isenabled() or not 0 < before[0] < new_objects:
+    old_thresholds = _Start.thresholds_after or gc.get_threshold()
+    if not gc.isenabled() or not 0 < old_thresholds[0] < new_objects:
         yield
         return
-    _set((new_objects, max(before[1], _CHECKS) if older else before[1], before[2]))
+    _set((new_objects, max(old_thresholds[1], _CHECKS) if older else old_thresholds[1], old_thresholds[2]))
     try:
         yield
     finally:
-        _set(before)
+        _set(old_thresholds)
 
 
 def _set(thresholds: _Thresholds) -> None:

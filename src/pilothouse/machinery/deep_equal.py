@@ -26,7 +26,7 @@ def with_distinct_booleans(old: Any, new: Any) -> Any:
         }
         return {**new, **distinct} if distinct else new
     if type(new) is list and type(old) is list and len(new) == len(old):
-        items = [with_distinct_booleans(before, value) for before, value in zip(old, new, strict=True)]
+        items = [with_distinct_booleans(old_item, value) for old_item, value in zip(old, new, strict=True)]
         return items if any(item is not value for item, value in zip(items, new, strict=True)) else new
     if (type(old) is bool) is not (type(new) is bool) and old == new:
         return repr(new)

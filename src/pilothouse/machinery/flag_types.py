@@ -258,8 +258,8 @@ def _show_multimap(value: Multimap) -> str:
     return ",".join(f"{component}:{pair}" for component in sorted(value) for pair in value[component])
 
 
-def _extend(before: Multimap, further: Multimap) -> Multimap:
-    return {key: (*before.get(key, ()), *further.get(key, ())) for key in (*before, *further)}
+def _extend(old: Multimap, further: Multimap) -> Multimap:
+    return {key: (*old.get(key, ()), *further.get(key, ())) for key in (*old, *further)}
 
 
 # Types of only one or two flags
@@ -322,8 +322,8 @@ def _version(text: str) -> VersionWord:
     return VersionWord(text, text)
 
 
-def _later_version(before: VersionWord, now: VersionWord) -> VersionWord:
-    return now if now.reported else VersionWord(now, before.reported)
+def _later_version(old: VersionWord, new: VersionWord) -> VersionWord:
+    return new if new.reported else VersionWord(new, old.reported)
 
 
 _VERSION = r"v?([0-9]+(?:\.[0-9]+)*)([^\n]*)"

@@ -68,12 +68,12 @@ class _Printer:
 
     def _print_struct(self, fields: list[tuple[str, str, str]], value: dict[str, Any]) -> None:
         write = self._parts.append
-        before = "{"
+        separator = "{"
         for name, key, type_ in fields:
-            write(f"{before}{name}:")
+            write(f"{separator}{name}:")
             # An embedded struct has its fields among those of its parent.
             self.print(type_, value.get(key) if key else value, named=True)
-            before = " "
+            separator = " "
         write("}" if fields else "{}")
 
     def _print_list(self, element: str, value: list[Any] | None) -> None:
@@ -95,12 +95,12 @@ class _Printer:
             write("<nil>")
             return
         element = type_.partition("]")[2]
-        before = "map["
+        separator = "map["
         # By bytes, as Go; Python's order by code point is the same.
         for key in sorted(value):
-            write(f"{before}{key}:")
+            write(f"{separator}{key}:")
             self.print(element, value[key], named=False)
-            before = " "
+            separator = " "
         write("]")
 
 

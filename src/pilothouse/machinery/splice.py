@@ -77,14 +77,14 @@ def without_managed_fields(raw: bytes) -> bytes:
     return replace_fields(raw, _DROP_MANAGED_FIELDS)
 
 
-def replace_spec(raw: bytes, before: bytes, after: bytes) -> bytes:
+def replace_spec(raw: bytes, old: bytes, new: bytes) -> bytes:
     """``raw`` with another ``spec``: fast for writers that update an object repeatedly and get it back as written.
-    ``before`` is the spec of the last write; if the object does not end with it, or it is empty, this is
+    ``old`` is the spec of the last write; if the object does not end with it, or it is empty, this is
     ``replace_fields``."""
-    end = b'"spec":' + before + b"}"
-    if before and raw.endswith(end):
-        return raw[: -len(end)] + b'"spec":' + after + b"}"
-    return replace_fields(raw, {"spec": after})
+    end = b'"spec":' + old + b"}"
+    if old and raw.endswith(end):
+        return raw[: -len(end)] + b'"spec":' + new + b"}"
+    return replace_fields(raw, {"spec": new})
 
 
 def _set_field(fields: dict[str, msgspec.Raw], name: str, value: Json | None) -> None:

@@ -132,8 +132,8 @@ def _strategy(field: Field) -> str:
 
 
 def _directive_field(key: str, prefix: str) -> str:
-    before, slash, name = key.partition("/")
-    if not slash or before != prefix:
+    directive, slash, name = key.partition("/")
+    if not slash or directive != prefix:
         list_name = "primitive list" if prefix == _DELETE_PREFIX else "setElementOrder list"
         raise PatchSyntaxError(f"invalid patch format of {list_name}")
     return name

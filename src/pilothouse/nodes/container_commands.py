@@ -114,8 +114,8 @@ def _lines(result: Result) -> tuple[tuple[float, str], ...]:
     begun: tuple[float, str] | None = None
     for seconds, text in result.output:
         for piece in text.splitlines(keepends=True):
-            at, before = begun or (seconds, "")
-            begun = (at, before + piece)
+            at, begin = begun or (seconds, "")
+            begun = (at, begin + piece)
             if piece.endswith("\n"):
                 lines.append((at, begun[1].rstrip("\r\n")))
                 begun = None

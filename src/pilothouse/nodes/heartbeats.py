@@ -208,14 +208,14 @@ class Heartbeats:
         name, outages = node_state.name, self._outages
         commands = commands_of(node.metadata.annotations)
         had_commands = node_state.commands is not None
-        before, node_state.commands = node_state.commands or Commands(), commands
-        if commands == before:
+        old, node_state.commands = node_state.commands or Commands(), commands
+        if commands == old:
             return
         for complaint in commands.invalid_annotations:
             self._record_event(name, self._reference(name), "InvalidAnnotation", complaint, warning=True, always=True)
         # An annotation that is there when the simulator starts was applied by an earlier process.
-        rebooted = had_commands and commands.boot not in ("", before.boot)
-        if before.faults - commands.faults or rebooted:
+        rebooted = had_commands and commands.boot not in ("", old.boot)
+        if old.faults - commands.faults or rebooted:
             outages.restore(name, containers=not rebooted)
         if commands.out_of_service:
             outages.take_out_of_service(name)
@@ -223,13 +223,13 @@ class Heartbeats:
             outages.silence(name)
         if commands.gone:
             outages.remove(name)
-        if commands.slow_seconds or before.slow_seconds:
+        if commands.slow_seconds or old.slow_seconds:
             outages.slow(name, commands.slow_seconds)
-        for resource in before.pressures:
+        for resource in old.pressures:
             if resource not in commands.pressures:
                 self._pressures.relieve(name, resource)
         for resource, amount in commands.pressures.items():
-            if resource not in before.pressures or before.pressures[resource] != amount:
+            if resource not in old.pressures or old.pressures[resource] != amount:
                 self._pressures.press(name, resource, amount)
 
     def _outage_changed(self, name: str) -> None:
@@ -440,10 +440,10 @@ class Heartbeats:
             except NotFound:
                 return await client.create(LEASES.raw, node_object.new_lease(name, uid, self._env.now()), namespace)
         spec = msgspec.json.encode(node_object.lease_spec(name, self._env.now()))
-        before = node_state.lease_spec
-        if not before and node_state.renewed_at is not None:
-            before = msgspec.json.encode(node_object.lease_spec(name, node_state.renewed_at))
-        body = replace_spec(bytes(lease), before, spec)
+        old_spec = node_state.lease_spec
+        if not old_spec and node_state.renewed_at is not None:
+            old_spec = msgspec.json.encode(node_object.lease_spec(name, node_state.renewed_at))
+        body = replace_spec(bytes(lease), old_spec, spec)
         node_state.lease_spec = spec
         return await client.update(LEASES.raw, name, body, namespace)
 

@@ -126,11 +126,11 @@ def machine(name: str, index: int, profile: Profile, boots: int = 0) -> dict[str
 
 def status_patch(
     now: datetime.datetime,
-    before: Sequence[NodeCondition],
+    old_conditions: Sequence[NodeCondition],
     whole: dict[str, Any] | None = None,
     rows: Sequence[Row] = HEALTHY,
 ) -> dict[str, Any]:
-    """The strategic merge patch of a node's status with the conditions ``rows``, where those ``before`` were.
+    """The strategic merge patch of a node's status with the conditions ``rows`` instead of ``old_conditions``.
 
     ``whole`` is the ``machine``, for a Node that another client or an earlier process has created.
     """
@@ -139,21 +139,23 @@ def status_patch(
         # The list is merged by type, a label that addresses of two families share (v1.36 ``pkg/util/node/node.go``).
         status = {**whole, "addresses": [*whole["addresses"], {"$patch": "replace"}]}
     kinds = [kind for kind, *_rest in rows]
-    foreign = [c.type for c in before if c.type not in kinds]
+    foreign = [c.type for c in old_conditions if c.type not in kinds]
     status["$setElementOrder/conditions"] = [{"type": kind} for kind in (*foreign, *kinds)]
-    status["conditions"] = _conditions(rows, before, now)
+    status["conditions"] = _conditions(rows, old_conditions, now)
     return {"status": status}
 
 
-def changes(before: Sequence[NodeCondition], rows: Sequence[Row] = HEALTHY) -> list[tuple[str, str]]:
+def changes(old_conditions: Sequence[NodeCondition], rows: Sequence[Row] = HEALTHY) -> list[tuple[str, str]]:
     """Type and status of the conditions that a status with ``rows`` would change."""
-    statuses = {c.type: c.status for c in before}
+    statuses = {c.type: c.status for c in old_conditions}
     return [(kind, status) for kind, status, *_rest in rows if statuses.get(kind) != status]
 
 
-def _conditions(rows: Sequence[Row], before: Sequence[NodeCondition], now: datetime.datetime) -> list[dict[str, Any]]:
+def _conditions(
+    rows: Sequence[Row], old_conditions: Sequence[NodeCondition], now: datetime.datetime
+) -> list[dict[str, Any]]:
     heartbeat = format_time(now)
-    previous = {c.type: c for c in before}
+    previous = {c.type: c for c in old_conditions}
     conditions = []
     for kind, status, reason, message in rows:
         old = previous.get(kind)

@@ -327,13 +327,13 @@ def _closed_gates(pod: NodePod) -> str:
 
 
 def _patch(pod: NodePod, now: Instant, body: dict[str, Any], rows: _Rows) -> dict[str, Any]:
-    before = {c.type: c for c in pod.status.conditions}
+    old_conditions = {c.type: c for c in pod.status.conditions}
     at = format_time(now.wall)
     # No generation: a server older than 1.33.
     generation = pod.metadata.generation or None
     conditions = []
     for kind, holds, reason, message in [*rows, ("PodScheduled", True, "", "")]:
-        previous = before.get(kind)
+        previous = old_conditions.get(kind)
         stays = previous is not None and previous.status == _word(holds) and previous.last_transition_time is not None
         # A merge keeps omitted fields: reason and message of a condition that is true again must be null.
         conditions.append(
@@ -350,7 +350,7 @@ def _patch(pod: NodePod, now: Instant, body: dict[str, Any], rows: _Rows) -> dic
     written = {kind for kind, *_rest in rows}
     foreign = [c.type for c in pod.status.conditions if c.type not in OWNED]
     foreign += [kind for kind in ("DisruptionTarget",) if kind in written and kind not in foreign]
-    own = [kind for kind in OWNED if kind in written or kind == "PodScheduled" or kind in before]
+    own = [kind for kind in OWNED if kind in written or kind == "PodScheduled" or kind in old_conditions]
     body["$setElementOrder/conditions"] = [{"type": kind} for kind in (*foreign, *own)]
     body["conditions"] = conditions
     body["observedGeneration"] = generation

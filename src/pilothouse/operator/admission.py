@@ -279,13 +279,13 @@ async def _called(webhook: Webhook, review_request: _Request, request: Admission
     if result is None:
         return []
     try:
-        before = msgspec.json.decode(review_request.object)
+        original = msgspec.json.decode(review_request.object)
     except UNREADABLE as error:  # in a field that the view does not have
         raise UndecodableObject(f"{webhook.kind.kind} {review_request.name}".strip(), str(error), b"") from error
     if isinstance(result, webhook.kind.view):
-        return patch_operations(before, changed_object(before, request.object, result))
+        return patch_operations(original, changed_object(original, request.object, result))
     if isinstance(result, Mapping):
-        return patch_operations(before, msgspec.json.decode(msgspec.json.encode(result)))
+        return patch_operations(original, msgspec.json.decode(msgspec.json.encode(result)))
     raise TypeError(f"a mutating function returns a {webhook.kind.view.__name__}, a dict or None, got {result!r}")
 
 

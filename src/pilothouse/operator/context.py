@@ -74,7 +74,7 @@ class Context(Generic[T]):
         """The time (``now()``) and random numbers (``stream(name)``), also in virtual time."""
         self.log: Log = parts.log
         """The controller's log: ``ctx.log.info(text, key=value)``."""
-        self._before: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
+        self._old_status: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
         self._version = obj.metadata.resource_version
         self.status: dict[str, Any] = msgspec.json.decode(raw, type=_Status).status or {}
         """The status, with its JSON names; changes are written at the end of the sync."""
@@ -252,22 +252,22 @@ class Context(Generic[T]):
         declaration, meta = self._parts.declaration, self.object.metadata
         fields = declaration.status_fields
         if fields is not None:
-            unknown = sorted(status.keys() - fields - self._before.keys())
+            unknown = sorted(status.keys() - fields - self._old_status.keys())
             if unknown:
                 raise TerminalError(
                     f"the status of a {declaration.kind.kind} has no field {', '.join(unknown)}; it has "
                     f"{', '.join(sorted(fields)) or 'none'}"
                 )
-            if OBSERVED in fields and (status != self._before or (synced and status)):
+            if OBSERVED in fields and (status != self._old_status or (synced and status)):
                 status[OBSERVED] = meta.generation
         uncertain = self._parts.uncertain
-        if status == self._before and self.key not in uncertain:
+        if status == self._old_status and self.key not in uncertain:
             return
         if self._is_current():
             uncertain.add(self.key)
-        await self._patch({"status": changes(self._before, status)}, "status")
+        await self._patch({"status": changes(self._old_status, status)}, "status")
         uncertain.discard(self.key)
-        self._before = status
+        self._old_status = status
 
     async def add_finalizer(self) -> None:
         """Add the controller's finalizer. Raises ``Conflict`` if the object has changed since it was read."""

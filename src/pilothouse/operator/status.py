@@ -50,9 +50,9 @@ def set_condition(
 ) -> list[dict[str, Any]]:
     """The conditions with this one set, as apimachinery's ``meta.SetStatusCondition``: its transition time changes only
     with its status."""
-    before = next((condition for condition in conditions if condition.get("type") == type_), None)
-    same = before is not None and before.get("status") == status
-    since = before.get("lastTransitionTime") if before is not None and same else None
+    existing = next((condition for condition in conditions if condition.get("type") == type_), None)
+    same = existing is not None and existing.get("status") == status
+    since = existing.get("lastTransitionTime") if existing is not None and same else None
     new = {
         "type": type_,
         "status": status,
@@ -61,9 +61,9 @@ def set_condition(
         OBSERVED: generation,
         "lastTransitionTime": since or format_time(now),
     }
-    if before is None:
+    if existing is None:
         return [*conditions, new]
-    return [new if condition is before else condition for condition in conditions]
+    return [new if condition is existing else condition for condition in conditions]
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -102,13 +102,13 @@ class _Index(Generic[T]):
         self._given: dict[str, tuple[str, ...]] = {}
 
     def put(self, key: str, obj: T, values: tuple[str, ...]) -> None:
-        buckets, before = self.buckets, self._given.get(key, ())
-        if values == before:
+        buckets, old_values = self.buckets, self._given.get(key, ())
+        if values == old_values:
             for value in values:
                 buckets[value].items[key] = obj
             return
-        if before:
-            self._leave(key, before, values)
+        if old_values:
+            self._leave(key, old_values, values)
         for value in values:
             bucket = buckets.get(value)
             if bucket is None:
@@ -124,9 +124,9 @@ class _Index(Generic[T]):
             del self._given[key]
 
     def drop(self, key: str) -> None:
-        before = self._given.pop(key, None)
-        if before is not None:
-            self._leave(key, before, ())
+        old_values = self._given.pop(key, None)
+        if old_values is not None:
+            self._leave(key, old_values, ())
 
     def _leave(self, key: str, values: tuple[str, ...], stays: tuple[str, ...]) -> None:
         for value in values:

@@ -501,12 +501,12 @@ class LeaderElector:
         return f"{self.identity}: the lease is {action}"
 
     async def _put(self, record: Record) -> Exception | None:
-        before = self._sent
-        if not before and self._observed is not None:
-            before = msgspec.json.encode(self._observed.spec())  # as it was renewed without a request
+        old_spec = self._sent
+        if not old_spec and self._observed is not None:
+            old_spec = msgspec.json.encode(self._observed.spec())  # as it was renewed without a request
         self._sent = msgspec.json.encode(record.spec())
         # With the managedFields that were read, as client-go sends them.
-        body = replace_spec(self._cached, before, self._sent)
+        body = replace_spec(self._cached, old_spec, self._sent)
         if not self._has_labels():
             labels = {**self._meta.labels, **self._labels}
             body = replace_fields(body, {"metadata.labels": msgspec.json.encode(labels)})
@@ -576,15 +576,15 @@ class LeaderElector:
             self._recorder.event(about, NORMAL, "LeaderElection", f"{self.identity} {action}")
 
 
-def _renewal_of(own_record: Record, before: Record) -> Record:
+def _renewal_of(own_record: Record, old_record: Record) -> Record:
     """The record of a renewal: acquire time and transitions do not change."""
     return Record(
         own_record.holder,
         own_record.duration_seconds,
-        before.acquired_at,
+        old_record.acquired_at,
         own_record.renewed_at,
-        before.transitions,
-        before.strategy,
+        old_record.transitions,
+        old_record.strategy,
     )
 
 

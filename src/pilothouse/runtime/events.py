@@ -136,9 +136,11 @@ class Correlator:
         about = event.about
         source = (event.component, event.host, about.kind, about.namespace, about.name, about.uid, about.api_version)
         event, identity = self._aggregate(event, (*source, event.type, event.reason), now, at)
-        before = self._seen.get(identity)
-        if before is not None:
-            event = msgspec.structs.replace(event, name=before.name, first_at=before.first_at, count=before.count + 1)
+        previous = self._seen.get(identity)
+        if previous is not None:
+            event = msgspec.structs.replace(
+                event, name=previous.name, first_at=previous.first_at, count=previous.count + 1
+            )
         passes = self._try_accept((*source, event.type), now)
         if passes and not event.name:
             event = msgspec.structs.replace(event, name=self._new_name.next(about.name, event.last_at))

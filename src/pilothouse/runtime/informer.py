@@ -280,8 +280,8 @@ class SharedInformer(Generic[T]):
                 old_raw = cache.raw(key)
                 if old_raw is not None:
                     raw[key] = old_raw
-        before = cache.snapshot()
-        for key, old in before.items():
+        old_objects = cache.snapshot()
+        for key, old in old_objects.items():
             # Handlers are not called for unchanged objects and keep the old ones, so the cache keeps them too.
             new = objects.get(key)
             if new is not None and _version_of(old) == _version_of(new):
@@ -293,7 +293,7 @@ class SharedInformer(Generic[T]):
         started = self._env.perf_counter()
         count = 0
         # A handler that is added in the meantime has received the new state, and is not in ``handlers``.
-        for key, old in before.items():
+        for key, old in old_objects.items():
             if key not in objects:
                 DISPATCH.begin("DELETED", self._resource, old.metadata)
                 for handler in handlers:
@@ -303,7 +303,7 @@ class SharedInformer(Generic[T]):
                 if count % EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)
         for key, obj in objects.items():
-            previous = before.get(key)
+            previous = old_objects.get(key)
             if previous is None:
                 DISPATCH.begin(SYNC if initial else "ADDED", self._resource, obj.metadata)
                 for handler in handlers:
@@ -351,13 +351,13 @@ class SharedInformer(Generic[T]):
             else:
                 old = put(key, obj, without_managed_fields(event.raw) if keep_raw else None)
                 if old is not None:
-                    before = old.metadata
-                    if before.resource_version == meta.resource_version:
+                    old_meta = old.metadata
+                    if old_meta.resource_version == meta.resource_version:
                         continue
-                    if before.uid is not meta.uid and before.uid == meta.uid:
+                    if old_meta.uid is not meta.uid and old_meta.uid == meta.uid:
                         # Other state keeps the strings of the first version: all versions share them.
-                        _set(meta, "uid", before.uid)
-                        _set(meta, "name", before.name)
+                        _set(meta, "uid", old_meta.uid)
+                        _set(meta, "name", old_meta.name)
             dispatch.type, dispatch.metadata = event.type, meta
             for handler in handlers:
                 try:

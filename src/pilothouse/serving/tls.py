@@ -156,12 +156,12 @@ class ServerTls:
     def present(self, pair: Pair) -> None:
         """From now on use this certificate for new connections. Raises ``ValueError``; then the previous one stays in
         use."""
-        before = self._default, self._files
+        previous = self._default, self._files
         self._default, self._files = pair, self._named
         try:
             self._newest = self._create_context()
         except ValueError:
-            self._default, self._files = before
+            self._default, self._files = previous
             raise
 
     def verification_error(self, peer: Peer, now: datetime.datetime) -> str | None:

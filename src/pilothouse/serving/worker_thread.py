@@ -59,13 +59,13 @@ class _ProcessSettings:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._computing = 0
-        self._before = 0.0
+        self._old_interval = 0.0
         self._collects = False
 
     def __enter__(self) -> None:
         with self._lock:
             if not self._computing:
-                self._before, self._collects = sys.getswitchinterval(), gc.isenabled()
+                self._old_interval, self._collects = sys.getswitchinterval(), gc.isenabled()
                 sys.setswitchinterval(_TURN_SECONDS)
                 # Computations create many objects and no cycles, and the collector would hold the GIL.
                 gc.disable()
@@ -75,7 +75,7 @@ class _ProcessSettings:
         with self._lock:
             self._computing -= 1
             if not self._computing:
-                sys.setswitchinterval(self._before)
+                sys.setswitchinterval(self._old_interval)
                 if self._collects:
                     gc.enable()
 

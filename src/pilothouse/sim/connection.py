@@ -162,11 +162,11 @@ class Route:
         self._wire.check()
         origin = Origin(self._wire.name, _controller(request), call, request.body)
         self._wire.log.requested(origin)
-        before = CURRENT.set(origin)
+        token = CURRENT.set(origin)
         try:
             response = await self._transport.request(request)
         finally:
-            CURRENT.reset(before)
+            CURRENT.reset(token)
         if death is not None:
             self._wire.log.record(f"{self._wire.name} dies after: {call} -> {_shown(response)}")
             self._wire.die()
@@ -224,11 +224,11 @@ class Marked:
         origin = Origin(self._name, "", describe(request))
         if self._log is not None:
             self._log.requested(origin)
-        before = CURRENT.set(origin)
+        token = CURRENT.set(origin)
         try:
             return await self._transport.request(request)
         finally:
-            CURRENT.reset(before)
+            CURRENT.reset(token)
 
     def renewal(self, request: wire.Request) -> Callable[[str], bytes | None] | None:
         """``wire.RenewsAtOnce``, as this program."""
@@ -239,11 +239,11 @@ class Marked:
         origin = Origin(self._name, "", describe(request))
 
         def renew_as_marked(renewed: str) -> bytes | None:
-            before = CURRENT.set(origin)
+            token = CURRENT.set(origin)
             try:
                 lease = renew(renewed)
             finally:
-                CURRENT.reset(before)
+                CURRENT.reset(token)
             if lease is not None and log is not None:
                 log.requested(origin)
             return lease

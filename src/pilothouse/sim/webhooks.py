@@ -180,21 +180,21 @@ class Spared:
         """Send as the administrator."""
         origin = _of_user(request)
         self._log.requested(origin)
-        before = CURRENT.set(origin)
+        token = CURRENT.set(origin)
         try:
             return await self._transport.request(request)
         finally:
-            CURRENT.reset(before)
+            CURRENT.reset(token)
 
     async def open(self, request: wire.Request) -> wire.Stream:
         """Open a watch. The conversion of its objects counts as the administrator's, too."""
         origin = _of_user(request)
         self._log.requested(origin)
-        before = CURRENT.set(origin)
+        token = CURRENT.set(origin)
         try:
             return _MarkedStream(origin, await self._transport.open(request))
         finally:
-            CURRENT.reset(before)
+            CURRENT.reset(token)
 
     async def close(self) -> None:
         """Close the wrapped transport."""
@@ -213,13 +213,13 @@ class _MarkedStream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         pieces = aiter(self._inner)
         while True:
-            before = CURRENT.set(self._origin)
+            token = CURRENT.set(self._origin)
             try:
                 piece = await anext(pieces)
             except StopAsyncIteration:
                 return
             finally:
-                CURRENT.reset(before)
+                CURRENT.reset(token)
             yield piece
 
     async def close(self) -> None:

@@ -184,7 +184,7 @@ class Readiness(Invariant):
         self._owners: dict[str, tuple[str, str]] = {}
         """Kind and name of the Deployment of a ReplicaSet, by uid."""
         self._now: Counter[tuple[str, str, str]] = Counter()
-        self._before: Counter[tuple[str, str, str]] = Counter()
+        self._ready_before: Counter[tuple[str, str, str]] = Counter()
         self._completed: Counter[tuple[str, str, str]] = Counter()
         """The pods that were ready at ``begin``, have completed, and were not replaced."""
         self._least: dict[tuple[str, str, str], int] = {}
@@ -201,7 +201,7 @@ class Readiness(Invariant):
 
     def begin(self) -> None:
         """Set the reference: the number of pods that are ready now."""
-        self._before = Counter(self._now)
+        self._ready_before = Counter(self._now)
         self._completed.clear()
         self._least = dict(self._now)
         self._fewer.clear()
@@ -220,7 +220,7 @@ class Readiness(Invariant):
         if key.startswith(_JOBS):
             if _is_complete(obj):
                 job = "Job", obj["metadata"]["namespace"], obj["metadata"]["name"]
-                self._complete(job, self._before[job])
+                self._complete(job, self._ready_before[job])
                 self._measure(job)
             return
         owner = _controller(obj)
@@ -237,19 +237,19 @@ class Readiness(Invariant):
         self._set(key, workload, completed=_has_succeeded(obj))
 
     def _set(self, key: str, workload: tuple[str, str, str] | None, *, completed: bool = False) -> None:
-        before = self._workload_of.pop(key, None)
+        old_workload = self._workload_of.pop(key, None)
         if workload is not None:
             self._workload_of[key] = workload
-        if before == workload:
+        if old_workload == workload:
             return
-        for affected, step in ((before, -1), (workload, 1)):
+        for affected, step in ((old_workload, -1), (workload, 1)):
             if affected is not None:
                 self._now[affected] += step
                 self._complete(affected, int(completed))
                 self._measure(affected)
 
     def _complete(self, workload: tuple[str, str, str], more: int) -> None:
-        missing = max(0, self._before[workload] - self._now[workload])
+        missing = max(0, self._ready_before[workload] - self._now[workload])
         self._completed[workload] = min(self._completed[workload] + more, missing)
 
     def _count(self, workload: tuple[str, str, str]) -> int:
@@ -262,13 +262,13 @@ class Readiness(Invariant):
     def _measure(self, workload: tuple[str, str, str]) -> None:
         assert self._env is not None, "something is followed"
         count, now = self._count(workload), self._env.monotonic()
-        if workload not in self._before:
+        if workload not in self._ready_before:
             return
         self._least[workload] = min(self._least.get(workload, count), count)
         since = self._fewer_since.pop(workload, None)
         if since is not None:
             self._fewer[workload] += now - since  # type: ignore[assignment]  # seconds
-        if count < self._before[workload]:
+        if count < self._ready_before[workload]:
             self._fewer_since[workload] = now
 
     def results(self) -> tuple[WorkloadResult, ...]:
@@ -280,13 +280,13 @@ class Readiness(Invariant):
                 kind=kind,
                 namespace=namespace,
                 name=name,
-                ready=self._before[kind, namespace, name],
+                ready=self._ready_before[kind, namespace, name],
                 least=least,
                 end=self._count((kind, namespace, name)),
                 seconds=round(float(self._fewer[kind, namespace, name]), 1),
             )
             for (kind, namespace, name), least in self._least.items()
-            if least < self._before[kind, namespace, name]
+            if least < self._ready_before[kind, namespace, name]
         ]
         return tuple(
             sorted(results, key=lambda result: (result.end - result.ready, result.least / result.ready, result.name))
@@ -321,7 +321,7 @@ class _Drain:
         busy = await self._rest(BUSY_SETTLE_SECONDS)
         self._readiness.begin()
         began, writes = env.monotonic(), simulation.log.writes
-        before = {identity for identity, _pod in self._without_node()}
+        pending_before = {identity for identity, _pod in self._without_node()}
         self._report(f"draining {counted(len(self._names), 'node')}")
         nodes = await self._nodes()
         self._report("waiting until the cluster is quiet after the drain")
@@ -331,7 +331,7 @@ class _Drain:
             objects=len(self._restored.records),
             nodes=nodes,
             workloads=self._readiness.results(),
-            pending=self._pending(before),
+            pending=self._pending(pending_before),
             at_rest=at_rest,
             busy=busy,
             seconds=round(max(0.0, self._scheduled.last_other_write - began), 1),
@@ -412,7 +412,7 @@ class _Drain:
     def _stored(self, prefix: str) -> list[Object]:
         return [_decode(record.value) for record in self._simulation.store.list(prefix).records]
 
-    def _pending(self, before: AbstractSet[str]) -> tuple[Pending, ...]:
+    def _pending(self, pending_before: AbstractSet[str]) -> tuple[Pending, ...]:
         pending = []
         for identity, pod in self._without_node():
             conditions = (pod.get("status") or {}).get("conditions") or ()
@@ -427,7 +427,7 @@ class _Drain:
                     namespace=meta["namespace"],
                     name=meta["name"],
                     reason="".join(reasons),
-                    before=identity in before,
+                    before=identity in pending_before,
                 )
             )
         return tuple(pending)

@@ -427,9 +427,9 @@ class Expectations(Invariant):
         text = f"{rule.rule.message}: {message}" if rule.rule.message else message
         why = ""
         if change is not None:
-            before, self._simulation.checked = self._simulation.checked, change
+            previous, self._simulation.checked = self._simulation.checked, change
             why = self._simulation.explained()
-            self._simulation.checked = before
+            self._simulation.checked = previous
         self._on_failure(
             Failure(
                 kind=rule.kind,

@@ -124,8 +124,8 @@ def _reads(root: Node) -> dict[str, frozenset[str] | None]:
     keys: dict[str, frozenset[str] | None] = {}
 
     def add(name: str, key: str | None) -> None:
-        before = keys.get(name, frozenset())
-        keys[name] = None if key is None or before is None else before | {key}
+        known = keys.get(name, frozenset())
+        keys[name] = None if key is None or known is None else known | {key}
 
     def walk(node: Node) -> None:
         name = _resource(node)

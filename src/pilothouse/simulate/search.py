@@ -101,9 +101,9 @@ class Search:
         """Of failures with the same signature, the one with the lowest number is reported, in whatever order the runs
         finish."""
         assert result.failure is not None, "the run has failed"
-        for index, (other, before) in enumerate(failed):
-            assert before.failure is not None, "failed has failures only"
-            if other.variant == job.variant and before.failure.signature == result.failure.signature:
+        for index, (other, other_result) in enumerate(failed):
+            assert other_result.failure is not None, "failed has failures only"
+            if other.variant == job.variant and other_result.failure.signature == result.failure.signature:
                 if job.number < other.number:
                     failed[index] = (job, result)
                 return

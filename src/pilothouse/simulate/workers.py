@@ -172,15 +172,15 @@ class _Worker:
 def _safe_path() -> Iterator[None]:
     """Processes started within the block import nothing from the current directory before they get the path of this
     one, as with ``python -P``."""
-    before = os.environ.get(_SAFE_PATH)
+    old_value = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if old_value is None:
             del os.environ[_SAFE_PATH]
         else:
-            os.environ[_SAFE_PATH] = before
+            os.environ[_SAFE_PATH] = old_value
 
 
 @contextlib.contextmanager
@@ -190,11 +190,11 @@ def _uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    old_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, old_handler)
 
 
 def _shown_code(code: int | None) -> str:

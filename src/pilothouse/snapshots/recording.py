@@ -285,13 +285,13 @@ class Recorder:
             for raw in page.items:
                 listed = msgspec.json.decode(raw, type=Object)
                 key = _key(listed.metadata)
-                before = deleted_keys.pop(key, None)
+                old_version = deleted_keys.pop(key, None)
                 uid = self._uids.get((resource.group_resource, key))
-                if before is not None and uid != listed.metadata.uid:
+                if old_version is not None and uid != listed.metadata.uid:
                     self._record_gone(resource, key, uid or "", version)
-                    before = None
-                if before != listed.metadata.resource_version:
-                    self._record(resource, "MODIFIED" if before else "ADDED", listed, bytes(raw))
+                    old_version = None
+                if old_version != listed.metadata.resource_version:
+                    self._record(resource, "MODIFIED" if old_version else "ADDED", listed, bytes(raw))
         for key in deleted_keys:
             self._record_gone(resource, key, self._uids.get((resource.group_resource, key), ""), version)
         return version

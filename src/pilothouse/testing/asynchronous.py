@@ -246,11 +246,11 @@ class AsyncCluster:
 
         Raises ``Timeout`` with the objects that could not be deleted.
         """
-        before = Snapshot(self.plane, DEFINITIONS)
+        definitions = Snapshot(self.plane, DEFINITIONS)
         try:
             yield
         finally:
-            await _restore(before, "the definitions of custom resources are", seconds)
+            await _restore(definitions, "the definitions of custom resources are", seconds)
 
     async def reset(self, *, seconds: float = 10.0) -> None:
         """Restore the state in which the plane was ready: objects created since are deleted, regardless of finalizers,

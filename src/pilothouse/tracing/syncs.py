@@ -146,10 +146,10 @@ class TracedSyncs:
         now = self._tracing.now()
         if handed_back is None:
             return Origin(None, (), now, None)
-        before, began = handed_back
+        parent, began = handed_back
         if now - began < LONGEST_DELAY:
-            return Origin(before, (), began, None)
-        return Origin(None, (before,), now, None)
+            return Origin(parent, (), began, None)
+        return Origin(None, (parent,), now, None)
 
     def _delivered(self, trigger: Trigger, commit: Commit, added: int) -> Context:
         """From the commit until the key was due."""

@@ -129,7 +129,7 @@ class Programs:
         self._manager = manager
         self._decisions = decisions
         self._errors = errors
-        self._before = _Sample(0.0, {})
+        self._previous = _Sample(0.0, {})
         self._samples: deque[tuple[float, bytes]] = deque(maxlen=MAX_SAMPLES)
         self._names: dict[str, str] = {}
         self._sent_decision = self._sent_error = 0
@@ -202,7 +202,7 @@ class Programs:
         metrics = self._manager.metrics
         metrics.refresh()
         now = self._env.monotonic()
-        seconds = now - self._before.at or 1.0
+        seconds = now - self._previous.at or 1.0
         depths, longest = (_gauges(metrics, f"workqueue_{name}") for name in (
             "depth", "longest_running_processor_seconds",
         ))  # fmt: skip
@@ -216,7 +216,7 @@ class Programs:
             syncs, sync_sum = _sums(work.get((queue,)))
             waited, wait_sum = _sums(waits.get((queue,)))
             added = adds.get((queue,), 0.0)
-            old = self._before.totals.get(queue, (added, syncs, sync_sum))
+            old = self._previous.totals.get(queue, (added, syncs, sync_sum))
             totals[queue] = (added, syncs, sync_sum)
             recent = syncs - old[1]
             controller = self._names.get(queue, "")
@@ -238,7 +238,7 @@ class Programs:
                 )
             )
         rows += [("", name, 0, 0, 0, 0, 0, 0, 0, 0, 0, int(count)) for name, count in sorted(failures.items())]
-        self._before = _Sample(now, totals)
+        self._previous = _Sample(now, totals)
         return frame({"controllers": rows})
 
     def _failures(self, metrics: Registry) -> dict[str, float]:

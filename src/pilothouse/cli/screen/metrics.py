@@ -64,7 +64,7 @@ class Programs:
     def __init__(self, client: Client, env: Env) -> None:
         self._client = client
         self._env = env
-        self._before: tuple[float, Samples] = (0.0, {})
+        self._previous: tuple[float, Samples] = (0.0, {})
         self.queues: list[Queue] = []
         self.scheduler: Samples = {}
         self.errors: dict[str, str] = {}
@@ -86,8 +86,8 @@ class Programs:
             self.errors[component] = f"this API server does not serve the metrics of {component}, which runs elsewhere"
             samples = {}
         if component == MANAGER:
-            old, self._before = self._before, (self._env.monotonic(), samples)
-            self.queues = list(_queues(old, self._before))
+            old, self._previous = self._previous, (self._env.monotonic(), samples)
+            self.queues = list(_queues(old, self._previous))
         else:
             self.scheduler = samples
 

@@ -62,14 +62,14 @@ def _changes(old: PodCondition | None, new: PodCondition, now: datetime.datetime
         if not new.observed_generation:
             del full["observedGeneration"]
         return {**full, "lastProbeTime": None, "lastTransitionTime": format_time(now)}
-    before = {
+    old_entry = {
         "type": old.type,
         "status": old.status,
         "reason": old.reason,
         "message": old.message,
         "observedGeneration": old.observed_generation or None,
     }
-    changed = {name: value for name, value in full.items() if before[name] != value}
+    changed = {name: value for name, value in full.items() if old_entry[name] != value}
     # As upstream, nothing is written if only the generation is newer.
     if not changed.keys() - {"observedGeneration"}:
         return None

@@ -62,16 +62,16 @@ class Evictions(Invariant):
             if not history or history[-1][1] != taints:
                 history.append((now, taints))
         elif change.key.startswith("/pods/"):
-            before = self._pods.get(change.key)
+            old_pod = self._pods.get(change.key)
             pod = _pod(change.value)
             if (
                 origin is not None
                 and origin.controller == CONTROLLER
                 and origin.call.verb == "delete"
-                and before is not None
-                and before.metadata.deletion_timestamp is None
+                and old_pod is not None
+                and old_pod.metadata.deletion_timestamp is None
             ):
-                self._check(change.key, before, origin, now)
+                self._check(change.key, old_pod, origin, now)
             self._record(change, pod, now)
 
     def _record(self, change: Change, pod: Pod, now: float) -> None:
@@ -163,13 +163,13 @@ def shortest(taints: Taints, tolerations: tuple[Toleration, ...]) -> float | Non
     return None if len(finite) < len(times) else min(finite, default=FOREVER)
 
 
-def _shows_a_gap(before: list[tuple[float, Taints]], after: Taints) -> bool:
+def _shows_a_gap(earlier: list[tuple[float, Taints]], current: Taints) -> bool:
     """Whether the taints are observably not the previous ones: same key, different ``timeAdded``."""
-    previous: Taints = next((taints for _since, taints in reversed(before) if taints), ())
+    previous: Taints = next((taints for _since, taints in reversed(earlier) if taints), ())
     times = {(taint.key, taint.effect): taint.time_added for taint in previous}
-    return not any(taint in previous for taint in after) and any(
+    return not any(taint in previous for taint in current) and any(
         taint.time_added is not None and times.get((taint.key, taint.effect)) not in (None, taint.time_added)
-        for taint in after
+        for taint in current
     )
 
 

@@ -66,11 +66,11 @@ def _units(text: str, resource: str) -> int:
 
 
 def _interpolate(points: list[tuple[float, int]], at: float) -> float:
-    before = points[0]
+    previous = points[0]
     for point in points:
         if point[0] >= at:
-            if point[0] == before[0]:
+            if point[0] == previous[0]:
                 return point[1]
-            return before[1] + (point[1] - before[1]) * (at - before[0]) / (point[0] - before[0])
-        before = point
-    return before[1]
+            return previous[1] + (point[1] - previous[1]) * (at - previous[0]) / (point[0] - previous[0])
+        previous = point
+    return previous[1]

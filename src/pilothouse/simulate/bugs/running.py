@@ -136,17 +136,17 @@ def patched(patches: Patches) -> Iterator[None]:
     chosen: Sequence[Patch] = patches() if callable(patches) else patches
     with contextlib.ExitStack() as stack:
         for target, name, replacement in chosen:
-            before = getattr(target, name)
+            original = getattr(target, name)
             own = not isinstance(target, type) or name in vars(target)
             stack.callback(
-                _restore, target, name, vars(target)[name] if own and isinstance(target, type) else before, own
+                _restore, target, name, vars(target)[name] if own and isinstance(target, type) else original, own
             )
             setattr(target, name, replacement)
         yield
 
 
-def _restore(target: object, name: str, before: object, own: bool) -> None:
+def _restore(target: object, name: str, original: object, own: bool) -> None:
     if own:
-        setattr(target, name, before)
+        setattr(target, name, original)
     else:
         delattr(target, name)  # it was inherited

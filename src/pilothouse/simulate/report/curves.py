@@ -40,8 +40,8 @@ def columns_of(steps: Steps, axis: Axis) -> list[Column]:
     for at, last, low, high in zip(steps.at, steps.last, steps.low, steps.high, strict=True):
         x = axis.column(at)
         if columns and columns[-1].x == x:
-            before = columns[-1]
-            columns[-1] = Column(x, min(before.low, low), max(before.high, high), last)
+            last_column = columns[-1]
+            columns[-1] = Column(x, min(last_column.low, low), max(last_column.high, high), last)
         else:
             columns.append(Column(x, low, high, last))
     return columns
@@ -65,7 +65,7 @@ def line_path(steps: Steps, axis: Axis, scale: Scale, *, until: float | None = N
 
 
 def _without_repeats(values: Sequence[float]) -> list[float]:
-    return [value for before, value in itertools.pairwise(values) if value != before]
+    return [value for previous, value in itertools.pairwise(values) if value != previous]
 
 
 def area_path(steps: Steps, axis: Axis, scale: Scale) -> str:

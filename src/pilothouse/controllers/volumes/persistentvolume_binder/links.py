@@ -134,13 +134,13 @@ def _capacity(claim: PersistentVolumeClaim, volume: PersistentVolume) -> dict[st
     volume_capacity = volume.spec.capacity.get("storage")
     if volume_capacity is None:
         raise NoCapacityError(f'PersistentVolume "{volume.metadata.name}" is without a storage capacity')
-    before = volume.metadata.annotations.get(PRE_RESIZE_CAPACITY)
-    if before is not None:
+    pre_resize_capacity = volume.metadata.annotations.get(PRE_RESIZE_CAPACITY)
+    if pre_resize_capacity is not None:
         try:
-            parse_quantity(before)
+            parse_quantity(pre_resize_capacity)
         except QuantityError:
-            before = volume_capacity
-        return {"status.capacity": _json({**claim.status.capacity, "storage": before})}
+            pre_resize_capacity = volume_capacity
+        return {"status.capacity": _json({**claim.status.capacity, "storage": pre_resize_capacity})}
     present = claim.status.capacity.get("storage")
     if present is not None and parse_quantity(present) == parse_quantity(volume_capacity):
         return {}

@@ -47,13 +47,13 @@ class PinnedTemplate:
         spec["affinity"] = _pinned(spec.pop("affinity", None))
         body = replace_fields(template, {"metadata": _encode(meta), "spec": None})
         front = body[:-1] + (b"," if len(body) > 2 else b"")
-        before, placeholder, after = (front + b'"spec":' + _encode(spec) + b"}").partition(_encode(_PLACE))
+        prefix, placeholder, suffix = (front + b'"spec":' + _encode(spec) + b"}").partition(_encode(_PLACE))
         assert placeholder, "the pin names a node"
-        self._before = before
-        self._after = after
+        self._prefix = prefix
+        self._suffix = suffix
 
     def for_node(self, name: str) -> bytes:
-        return self._before + _encode(name) + self._after
+        return self._prefix + _encode(name) + self._suffix
 
 
 def _with_tolerations(raw: msgspec.Raw | None, host_network: bool) -> msgspec.Raw:

@@ -115,8 +115,10 @@ def _get_replica_set_fraction(deployment: Deployment, replica_set: ReplicaSet) -
     replicas, size = desired_replicas(deployment), size_of(replica_set)
     if replicas == 0:
         return -size
-    before = replicas_annotation(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
-    if before == 0:
+    annotated_replicas = (
+        replicas_annotation(replica_set.metadata.annotations, MAX_REPLICAS) or deployment.status.replicas
+    )
+    if annotated_replicas == 0:
         return 0  # no proportion is recorded; it gets the remainder
-    after = size * (replicas + bounds_of(deployment).surge) / before
-    return math.floor(after + 0.5) - size
+    new_size = size * (replicas + bounds_of(deployment).surge) / annotated_replicas
+    return math.floor(new_size + 0.5) - size

@@ -26,7 +26,7 @@ class Report:
 
     def __init__(self, status: HorizontalPodAutoscalerStatus, now: datetime.datetime) -> None:
         self.status = status
-        self._before = status
+        self._original = status
         self._now = now
 
     def set_condition(self, condition: str, holds: bool, reason: str, message: str) -> None:
@@ -75,7 +75,7 @@ class Report:
     @property
     def has_changed(self) -> bool:
         """Whether the status has changed."""
-        return _compared(self.status) != _compared(self._before)
+        return _compared(self.status) != _compared(self._original)
 
 
 def _compared(status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus:

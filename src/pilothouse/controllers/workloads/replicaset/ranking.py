@@ -102,13 +102,13 @@ class ActivePodsWithRanks:
             return [PodToDelete(pod, "all are deleted") for _kind, pods in groups for pod in pods]
         chosen = _Chosen(self._count)
         bucket = _Buckets(now)
-        before: tuple[tuple[_Question, _Reason], ...] = (
+        criteria: tuple[tuple[_Question, _Reason], ...] = (
             (lambda kind: kind.assigned, lambda _answer: "not assigned to a node"),
             (lambda kind: kind.phase, lambda phase: f"in phase {_PHASE_NAMES.get(phase, 'Pending')}"),
             (lambda kind: kind.ready, lambda _answer: "not ready"),
             (lambda kind: kind.cost if use_deletion_cost else 0, lambda cost: f"pod-deletion-cost {cost}"),
         )
-        for criterion, reason in before:
+        for criterion, reason in criteria:
             groups = _choose_groups(
                 [(criterion(kind), (kind, members)) for kind, members in groups], count, chosen, reason
             )
@@ -176,18 +176,18 @@ class _Chosen:
     def __init__(self, total: int) -> None:
         self.victims: list[PodToDelete] = []
         self._total = total
-        self._before: list[str] = []
+        self._rules: list[str] = []
 
     def __len__(self) -> int:
         return len(self.victims)
 
     def narrow(self, rule: str) -> None:
         """Record that this rule has decided for all pods that are chosen from now on."""
-        self._before.append(rule)
+        self._rules.append(rule)
 
     def add(self, pods: list[Pod], rule: str) -> None:
         """Choose these as well, all by the same rule."""
-        rule = ", then ".join([*self._before, rule])
+        rule = ", then ".join([*self._rules, rule])
         first, last = len(self.victims) + 1, len(self.victims) + len(pods)
         ranks = f"rank {first}" if first == last else f"ranks {first} to {last}"
         reason = f"{ranks} of {self._total} by upstream's order: {rule}"
