@@ -71,10 +71,13 @@ async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> Non
                     "code": 500,
                 },
             )
-            assert sorted(await _names(api)) == sorted(acknowledged)
+            stored = sorted(await _names(api), key=lambda name: int(name[1:]))
+            # etcd may have carried out the write that it reports so (``quotaApplierV3.Put``, etcd v3.5).
+            assert stored in (acknowledged, [*acknowledged, f"c{len(acknowledged)}"])
             assert (await api.patch(f"{CONFIG_MAPS}/c0", {"data": {"more": "y"}})).status == 500
-            # What only removes is carried out.
-            deleted = acknowledged[: len(acknowledged) // 2 + 1]
+            # What only removes is carried out. etcd notices only after a moment that it is too large, so that many
+            # objects may have been stored in the meantime: few are kept.
+            deleted = stored[: max(1, len(stored) - 3)]
             for name in deleted:
                 assert (await api.delete(f"{CONFIG_MAPS}/{name}")).status == 200
             assert (await api.get(f"{CONFIG_MAPS}/c0")).status == 404
@@ -83,8 +86,9 @@ async def test_quota_error_is_etcds_until_the_alarm_is_disarmed(env: Env) -> Non
             await asyncio.to_thread(_request, etcd, "maintenance/defragment", {})
             (alarm,) = (await asyncio.to_thread(_request, etcd, "maintenance/alarm", {"action": "GET"}))["alarms"]
             await asyncio.to_thread(_request, etcd, "maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
-            assert (await api.post(CONFIG_MAPS, config_map("after"))).status == 201
-            assert sorted(await _names(api)) == sorted([*acknowledged[len(deleted) :], "after"])
+            after = await api.post(CONFIG_MAPS, config_map("after"))
+            assert after.status == 201, after.text
+            assert sorted(await _names(api)) == sorted([*stored[len(deleted) :], "after"])
     finally:
         etcd.stop()
 
