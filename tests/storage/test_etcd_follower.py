@@ -53,7 +53,7 @@ class Stream:
 class Received:
     """A follower of such a stream, and the changes that it emits."""
 
-    def __init__(self, woken: int = 0) -> None:
+    def __init__(self, woken: int = 0, pending_writes: int = 0) -> None:
         self.stream = Stream()
         self.woken = woken
         self.found: list[Any] = []
@@ -65,7 +65,9 @@ class Received:
             def watch(self) -> Stream:
                 return stream
 
-        self.follower = Follower(cast(EtcdClient, Client()), b"/t/", self._receive, self._advance)
+        self.follower = Follower(
+            cast(EtcdClient, Client()), b"/t/", self._receive, self._advance, lambda: pending_writes
+        )
 
     async def _receive(self, events: list[Any]) -> int:
         self.found.append([event.kv.mod_revision for event in events])
@@ -122,6 +124,27 @@ async def test_events_are_batched_for_many_watchers(env: Env, watchers: int, bat
     result = await following
     assert [revision for batch in result for revision in batch] == [2, 3, 4, 5, 6]
     assert len(result) == batches
+
+
+@pytest.mark.parametrize(
+    ("pending", "expected"),
+    [
+        pytest.param(3, [[2], [3], [4], [5]], id="few writes are reported immediately"),
+        pytest.param(4, [[2, 3, 4], [5]], id="most of them have arrived"),
+        pytest.param(100, [[2, 3, 4, 5]], id="the delay has passed"),
+    ],
+)
+async def test_reports_of_own_writes_are_batched(env: Env, pending: int, expected: list[list[int]]) -> None:
+    received = Received(pending_writes=pending)
+    following = asyncio.ensure_future(_ended(received))
+    for revision in range(2, 6):
+        received.stream.send(revision)
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.006)
+    result = list(received.found)
+    received.stream.end()
+    await following
+    assert result == expected
 
 
 async def test_read_ahead_is_bounded(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:

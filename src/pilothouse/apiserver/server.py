@@ -345,12 +345,6 @@ class ApiServer:
             if request.method in _READS:
                 result = await handler(core, call)
             else:
-                if self.store.is_shared:
-                    # Recent writes of other servers must be visible, and known to admission.
-                    await self.store.catch_up()
-                    resource_store = self.store.store_for(call.info.prefix)
-                    if resource_store is not self.store.store_for(""):
-                        await resource_store.catch_up()
                 origin = begin_writes(call, self.env)
                 try:
                     if self.store.is_shared:

@@ -63,6 +63,8 @@ class Store(ABC):
     writes after ``catch_up`` has returned."""
     failed_writes = 0
     """How many staged writes have failed that later calls of ``stage`` could already see."""
+    changes_by_others = 0
+    """How many changes by other processes have become visible."""
 
     def __init__(
         self,

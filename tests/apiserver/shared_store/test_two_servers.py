@@ -106,6 +106,96 @@ async def test_stale_resource_version_is_a_conflict(env: Env) -> None:
         assert (answer.status, answer.body["reason"]) == (409, "Conflict")
 
 
+async def _lagging(env: Env, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes become visible at that server late."""
+    store = api.store
+    assert isinstance(store, EtcdStore)
+    receive = store._follower._receive
+
+    async def receive_late(events: list[Any]) -> int:
+        await asyncio.sleep(0.2)
+        return await receive(events)
+
+    monkeypatch.setattr(store._follower, "_receive", receive_late)
+
+
+MERGE_PATCH, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+
+
+async def test_writes_at_a_lagging_server_are_decided_by_etcd(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if its cache were current."""
+    async with servers(env) as (one, two):
+        await _lagging(env, two, monkeypatch)
+        leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        await one.post("/api/v1/namespaces", {"metadata": {"name": "new"}})
+        assert (await two.post("/api/v1/namespaces/new/configmaps", config_map("c"))).status == 201
+
+        first = (await one.post(CONFIG_MAPS, config_map("c", a="1"))).body
+        answer = await two.post(CONFIG_MAPS, config_map("c"))
+        assert (answer.status, answer.body["reason"]) == (409, "AlreadyExists")
+
+        second = (await one.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "2"}})).body
+        answer = await two.put(f"{CONFIG_MAPS}/c", first)
+        assert (answer.status, answer.body["reason"]) == (409, "Conflict")
+        await one.patch(f"{CONFIG_MAPS}/c", {"data": {"b": "3"}})
+        third = (await one.get(f"{CONFIG_MAPS}/c")).body
+        answer = await two.put(f"{CONFIG_MAPS}/c", {**third, "data": {"a": "3"}})
+        assert answer.status == 200, answer.text
+
+        await one.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "4"}})
+        operations = [
+            {"op": "test", "path": "/data/a", "value": "4"},
+            {"op": "replace", "path": "/data/a", "value": "5"},
+        ]
+        assert (await two.patch(f"{CONFIG_MAPS}/c", operations, JSON_PATCH)).status == 200
+
+        await one.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "6"}})
+        unchanged = await two.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "5"}}, MERGE_PATCH)
+        assert unchanged.body["data"] == {"a": "5"}
+        assert int(unchanged.meta["resourceVersion"]) > int(second["metadata"]["resourceVersion"])
+        assert (await one.get(f"{CONFIG_MAPS}/c")).body == unchanged.body
+
+        await one.post(CONFIG_MAPS, config_map("applied", a="1"))
+        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applied"}, "data": {"b": "2"}}
+        answer = await two.patch(f"{CONFIG_MAPS}/applied?fieldManager=test", applied, APPLY)
+        assert (answer.status, answer.body["data"]) == (200, {"a": "1", "b": "2"})
+
+        lease = (await one.post(leases, {"metadata": {"name": "l"}, "spec": {"holderIdentity": "one"}})).body
+        answer = await two.put(f"{leases}/l", {**lease, "spec": {"holderIdentity": "two"}})
+        assert (answer.status, answer.body["spec"]) == (200, {"holderIdentity": "two"})
+
+        await one.delete(f"{CONFIG_MAPS}/c")
+        assert (await two.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "7"}})).status == 404
+
+
+async def test_the_revision_is_read_only_for_rejected_and_unchanged_writes(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with servers(env, 1) as (one,):
+        store, reads = one.store, 0
+        assert isinstance(store, EtcdStore)
+        read = store.client.range
+
+        async def counted(request: Any, **options: Any) -> Any:
+            nonlocal reads
+            reads += not request.range_end
+            return await read(request, **options)
+
+        monkeypatch.setattr(store.client, "range", counted)
+        created = await one.post(CONFIG_MAPS, config_map("c", a="1"))
+        await one.put(f"{CONFIG_MAPS}/c", {**created.body, "data": {"a": "2"}})
+        await one.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "3"}})
+        assert reads == 0
+        for answer, status in (
+            (await one.post(CONFIG_MAPS, config_map("c")), 409),
+            (await one.put(f"{CONFIG_MAPS}/c", created.body), 409),
+            (await one.patch(f"{CONFIG_MAPS}/other", {"data": {"a": "3"}}), 404),
+            (await one.patch(f"{CONFIG_MAPS}/c", {"data": {"a": "3"}}), 200),
+        ):
+            assert answer.status == status, answer.text
+        assert reads == 4
+
+
 async def test_compare_and_swap_increments_are_not_lost(env: Env) -> None:
     async with servers(env, 3) as all_:
         await all_[0].post(CONFIG_MAPS, config_map("n", count="0"))

@@ -4,7 +4,9 @@ If a stream breaks it is resumed at its last revision, on the next member. If th
 ``Stale`` is raised.
 
 etcd reports each change separately. With many watchers, waking all of them for each change would be the largest cost,
-so changes that arrive within a moment are delivered together.
+so changes that arrive within a moment are delivered together. The same holds for requests that wait for their own writes:
+answered one by one, each costs a turn of the event loop and two changes of threads (at gRPC's), which is a third of a
+create.
 """
 
 import asyncio
@@ -24,6 +26,9 @@ _WATCHER_SECONDS = 50e-6
 the changes, whether one event or several."""
 _MIN_PAUSE = 0.001
 _MAX_PAUSE = 0.01
+_SHARE_OF_WRITES, _MIN_WRITES, _MAX_DELAY = 0.7, 4, 0.006
+"""While that many own writes wait to be reported, events are delivered when that share of them has arrived, or the
+oldest event after that many seconds."""
 _MAX_WAITING = 10_000
 """Events that are read ahead."""
 
@@ -36,7 +41,8 @@ class Stale(Exception):
 
 class Follower:
     """Delivers the events of etcd: ``receive`` is called with the events of whole revisions, and returns how many
-    watchers it has notified; ``advance`` with a revision up to which everything was delivered."""
+    watchers it has notified; ``advance`` with a revision up to which everything was delivered. ``pending_writes`` returns
+    how many writes of this server wait to be reported."""
 
     def __init__(
         self,
@@ -44,19 +50,25 @@ class Follower:
         root: bytes,
         receive: Callable[[list[Any]], Awaitable[int]],
         advance: Callable[[int], None],
+        pending_writes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._client = client
         self._root = root
         self._receive = receive
         self._advance = advance
+        self._pending_writes = pending_writes
         self._stream: Any = None
+        self.last_event = -1.0
+        """The time of the loop when the last event was read."""
         self._progress_requested_at = -1.0
         self._waiting: list[Any] = []
         """Events that were read and not received yet."""
         self._progress = 0
         """The revision up to which they are everything."""
         self._changed = asyncio.Event()
-        """Set if there is something to receive, or the stream has ended."""
+        """Set if there is something to deliver, or the stream has ended."""
+        self._delay: asyncio.TimerHandle | None = None
+        """Sets it, if not enough events arrive in the meantime."""
         self._received = asyncio.Event()
         """Set when nothing waits."""
 
@@ -77,6 +89,7 @@ class Follower:
             raise EtcdError("Unavailable", CLOSED) from None
         finally:
             self._stream = None
+            self._end_delay()
             reading.cancel()
             stream.cancel()
 
@@ -85,11 +98,25 @@ class Follower:
             reading.exception()  # raised by ``_deliver``, unless that has ended before
         self._changed.set()
 
+    def _end_delay(self) -> None:
+        if self._delay is not None:
+            self._delay.cancel()
+            self._delay = None
+
+    def _deliver_soon(self) -> None:
+        """Deliver the events that wait, or more of them within a moment."""
+        pending = self._pending_writes()
+        if pending < _MIN_WRITES or len(self._waiting) >= pending * _SHARE_OF_WRITES:
+            self._changed.set()
+        elif self._delay is None:
+            self._delay = asyncio.get_running_loop().call_later(_MAX_DELAY, self._changed.set)
+
     async def _deliver(self, reading: "asyncio.Task[None]") -> None:
         """Deliver what was read, until reading fails; raises that error."""
         while True:
             await self._changed.wait()
             self._changed.clear()
+            self._end_delay()
             if self._waiting:
                 events, self._waiting = self._waiting, []
                 notified = await self._receive(events)
@@ -97,7 +124,7 @@ class Follower:
                 if pause >= _MIN_PAUSE:
                     await asyncio.sleep(min(pause, _MAX_PAUSE))
             if self._waiting:
-                self._changed.set()
+                self._deliver_soon()
                 continue
             self._received.set()
             if self._progress:
@@ -116,6 +143,7 @@ class Follower:
         )
         await _write_first(stream, messages.WatchRequest(create_request=create))
         fragments: list[Any] = []
+        loop = asyncio.get_running_loop()
         while True:
             response = await stream.read()
             if response is grpc.aio.EOF:
@@ -129,12 +157,13 @@ class Follower:
                 self._advance(0)  # it is up
                 continue
             if response.events:
+                self.last_event = loop.time()
                 fragments += response.events
                 if not response.fragment:
                     self._waiting += fragments
                     self._progress = 0
                     fragments = []
-                    self._changed.set()
+                    self._deliver_soon()
                     while len(self._waiting) > _MAX_WAITING:
                         self._received.clear()
                         await self._received.wait()

@@ -8,43 +8,62 @@ from typing import Any
 _PERIOD = 0.1
 """Seconds between two requests while callers wait."""
 _DELAY = _PERIOD / 20
-"""Seconds that a caller waits before the first one: the event is usually faster."""
+"""Seconds without an event that a caller waits before the first one: the event is usually faster."""
 
 
 class ProgressRequester:
-    """Calls ``request_progress`` while callers have been waiting for some time."""
+    """Calls ``request_progress`` while callers have been waiting for some time and no events arrive, and ``time_out``
+    for a caller that has been waiting for ``timeout`` seconds. ``last_event`` returns the time of the last event."""
 
-    def __init__(self, request_progress: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self,
+        request_progress: Callable[[], Coroutine[Any, Any, None]],
+        last_event: Callable[[], float],
+        time_out: "Callable[[asyncio.Future[None], int], None]",
+        timeout: float,
+    ) -> None:
         self._request_progress = request_progress
-        self._waiting: dict[asyncio.Future[None], float] = {}
-        """Since when each caller waits, oldest first."""
+        self._last_event = last_event
+        self._time_out = time_out
+        self._timeout = timeout
+        self._waiting: dict[asyncio.Future[None], tuple[float, int]] = {}
+        """Since when each caller waits for which revision, oldest first."""
         self._timer: asyncio.TimerHandle | None = None
         self._requests: set[asyncio.Task[None]] = set()
 
-    def add(self, waiter: "asyncio.Future[None]") -> None:
-        """A caller begins to wait."""
-        loop = asyncio.get_running_loop()
-        self._waiting[waiter] = loop.time()
+    def add(self, waiter: "asyncio.Future[None]", revision: int, loop: asyncio.AbstractEventLoop) -> None:
+        """A caller begins to wait for a revision."""
+        self._waiting[waiter] = (loop.time(), revision)
         if self._timer is None:
-            self._timer = loop.call_later(_DELAY, self._request)
+            self._timer = loop.call_later(_DELAY, self._check)
 
     def remove(self, waiter: "asyncio.Future[None]") -> None:
         """It no longer waits."""
         self._waiting.pop(waiter, None)
 
-    def _request(self) -> None:
+    def _check(self) -> None:
         self._timer = None
-        if not self._waiting:
-            return
         loop = asyncio.get_running_loop()
-        delay = next(iter(self._waiting.values())) + _DELAY - loop.time()
-        if delay > 0:
-            self._timer = loop.call_later(delay, self._request)
+        now = loop.time()
+        oldest = self._time_out_oldest(now)
+        if oldest is None:
             return
-        self._timer = loop.call_later(_PERIOD, self._request)
+        delay = max(oldest, self._last_event()) + _DELAY - now
+        if delay > 0:
+            self._timer = loop.call_later(delay, self._check)
+            return
+        self._timer = loop.call_later(_PERIOD, self._check)
         request = loop.create_task(self._request_progress())
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
+
+    def _time_out_oldest(self, now: float) -> float | None:
+        """Since when the oldest caller waits that has not timed out; None if there is none."""
+        for waiter, (since, revision) in [*self._waiting.items()]:
+            if now - since < self._timeout:
+                return since
+            self._time_out(waiter, revision)
+        return None
 
     async def close(self) -> None:
         """Stop."""

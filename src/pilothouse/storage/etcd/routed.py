@@ -93,6 +93,11 @@ class RoutedStore(Store):
         """Whether any store has unreadable values."""
         return any(store.has_unreadable for store in self._stores)
 
+    @property
+    def changes_by_others(self) -> int:  # type: ignore[override]  # as above
+        """Of all stores."""
+        return sum(store.changes_by_others for store in self._stores)
+
     # Reading
 
     def get(self, key: str) -> Record | None:

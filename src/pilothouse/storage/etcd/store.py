@@ -86,7 +86,7 @@ class EtcdStore(Store):
         self._lasting = lasting
         self._leases: dict[int, LeaseManager] = {}
         """By the seconds that they are for."""
-        self._follower = Follower(client, self._root, self._receive, self._advance)
+        self._follower = Follower(client, self._root, self._receive, self._advance, lambda: len(self._in_flight))
         self._compactor = Compactor(client, options.compaction_interval)
         self.tasks: list[asyncio.Task[None]] = []
         """The work in the background, once it is started."""
@@ -109,7 +109,9 @@ class EtcdStore(Store):
         """Whether the watch is up."""
         self._checks: dict[str, tuple[float, bool]] = {}
         """The time of the last health check of etcd, and its result."""
-        self._progress_requester = ProgressRequester(self._follower.request_progress)
+        self._progress_requester = ProgressRequester(
+            self._follower.request_progress, lambda: self._follower.last_event, self._time_out_wait, _CATCH_UP_SECONDS
+        )
         self._retry = asyncio.Event()
         """Set when values that could not be decrypted may be decryptable."""
 
@@ -516,12 +518,10 @@ class EtcdStore(Store):
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self._awaited.append((revision, waiter))
-        self._progress_requester.add(waiter)
-        timer = loop.call_later(_CATCH_UP_SECONDS, self._time_out_wait, waiter, revision)
+        self._progress_requester.add(waiter, revision, loop)
         try:
             await waiter
         finally:
-            timer.cancel()
             self._progress_requester.remove(waiter)
 
     def _time_out_wait(self, waiter: "asyncio.Future[None]", revision: int) -> None:
@@ -642,6 +642,7 @@ class EtcdStore(Store):
             deleted = write.data is None
             versioned_value = self.values.codec.with_revision(change.value, change.revision, revision)
         else:
+            self.changes_by_others += 1
             staged, change = None, None
             deleted, versioned_value = value is None, value or b""
             if value is None and old is not None:
