@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 
 from pilothouse.cel import schemas, sizes
-from pilothouse.cel.amounts import quantity, semver
 from pilothouse.cel.checked import Checked, Node
 from pilothouse.cel.costs import Sizes
 from pilothouse.cel.environment import CompileError, Environment, Program
 from pilothouse.cel.limits import GetEvaluator
+from pilothouse.cel.quantity import quantity
+from pilothouse.cel.semver import semver
 
 TOO_COMPLEX = "too complex, exceeds cost limit"
 _MAX_COST = 1_000_000

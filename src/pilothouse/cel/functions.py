@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
 
-from pilothouse.cel import addresses, amounts, authorizers, formats, texts
+from pilothouse.cel import addresses, authorizers, formats, quantity, semver, texts
 from pilothouse.cel.tagged import TAG, CallError, Function, Implementation, Type
 
 __all__ = ["FUNCTIONS", "TAG", "Function", "run_overloads"]
@@ -32,7 +32,8 @@ _MACRO_FUNCTIONS = (
 """What the macros ``transformMap`` and ``transformMapEntry`` expand to: the library declares these functions for the
 checker, but does not implement them (0.1.3)."""
 FUNCTIONS: tuple[Function, ...] = (
-    *amounts.FUNCTIONS,
+    *quantity.FUNCTIONS,
+    *semver.FUNCTIONS,
     *addresses.FUNCTIONS,
     *texts.FUNCTIONS,
     *formats.FUNCTIONS,
