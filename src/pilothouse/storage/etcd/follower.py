@@ -4,9 +4,9 @@ If a stream breaks it is resumed at its last revision, on the next member. If th
 ``Stale`` is raised.
 
 etcd reports each change separately. With many watchers, waking all of them for each change would be the largest cost,
-so changes that arrive within a moment are delivered together. The same holds for requests that wait for their own writes:
-answered one by one, each costs a turn of the event loop and two changes of threads (at gRPC's), which is a third of a
-create.
+so changes that arrive within a moment are delivered together. The same holds for requests that wait for their own
+writes: answered one by one, each costs a turn of the event loop and two changes of threads (at gRPC's), which is a
+third of a create.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ class Stale(Exception):
 
 class Follower:
     """Delivers the events of etcd: ``receive`` is called with the events of whole revisions, and returns how many
-    watchers it has notified; ``advance`` with a revision up to which everything was delivered. ``pending_writes`` returns
-    how many writes of this server wait to be reported."""
+    watchers it has notified; ``advance`` with a revision up to which everything was delivered. ``pending_writes``
+    returns how many writes of this server wait to be reported."""
 
     def __init__(
         self,
