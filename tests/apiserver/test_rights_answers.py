@@ -186,7 +186,7 @@ def content_type(method: str) -> str:
     return "application/merge-patch+json" if method == "PATCH" else "application/json"
 
 
-async def our_answers(api: Api) -> list[Any]:
+async def answers_of(api: Api) -> list[Any]:
     tokens = StaticTokenAuthenticator({ADMIN: Identity("admin", ("system:masters",))})
     handler_chain = HandlerChain(
         api.server,
@@ -208,4 +208,4 @@ async def our_answers(api: Api) -> list[Any]:
 
 
 async def test_rbac_responses(env: Env, golden: Golden) -> None:
-    golden.check("rights", {step[0]: [answer] for step, answer in zip(STEPS, await our_answers(Api(env)), strict=True)})
+    golden.check("rights", {step[0]: [answer] for step, answer in zip(STEPS, await answers_of(Api(env)), strict=True)})

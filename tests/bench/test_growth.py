@@ -7,9 +7,9 @@ from bench.report import Figure, figure, growth, table
 from tests.tables import cases
 
 
-def _cost(size: int, ours: Sequence[float], go: Sequence[float] = (), unit: str = "µs") -> Figure:
+def _cost(size: int, pilothouse: Sequence[float], go: Sequence[float] = (), unit: str = "µs") -> Figure:
     name = f"ReplicaSet 0→{size}→0: cost"
-    return figure(name, unit, ours, go, other_name="Go", series="ReplicaSet 0→N→0: cost", size=size)
+    return figure(name, unit, pilothouse, go, other_name="Go", series="ReplicaSet 0→N→0: cost", size=size)
 
 
 def test_growth_is_the_ratio_of_best_runs() -> None:

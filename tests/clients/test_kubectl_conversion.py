@@ -36,7 +36,7 @@ def webhook(tmp_path: Path) -> Iterator[ConversionWebhook]:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Iterator[Kubectl]:
+def pilothouse_kubectl(tmp_path: Path) -> Iterator[Kubectl]:
     with EmbeddedServer(tmp_path) as running:
         yield Kubectl(running, running.kubeconfig("admin", token=ADMIN_TOKEN))
 
@@ -220,8 +220,8 @@ ANSWERS = {
 }
 
 
-def test_kubectl_shows_each_version(ours: Kubectl, webhook: ConversionWebhook, tmp_path: Path) -> None:
-    output = Session(ours, webhook, tmp_path).run()
+def test_kubectl_shows_each_version(pilothouse_kubectl: Kubectl, webhook: ConversionWebhook, tmp_path: Path) -> None:
+    output = Session(pilothouse_kubectl, webhook, tmp_path).run()
     assert output["get v1"].split() == ["NAME", "HOSTPORT", "a", "h:1"]
     assert output["get v2"].split() == ["NAME", "HOST", "PORT", "a", "h", "1"]
     assert output["after edit"] == "j:99"
@@ -236,10 +236,10 @@ def test_kubectl_shows_each_version(ours: Kubectl, webhook: ConversionWebhook, t
 
 
 def test_output_is_the_same_on_kube_apiserver(
-    ours: Kubectl, real_cluster: RealCluster, webhook: ConversionWebhook, tmp_path: Path
+    pilothouse_kubectl: Kubectl, real_cluster: RealCluster, webhook: ConversionWebhook, tmp_path: Path
 ) -> None:
     real = Session(Kubectl(real_cluster, real_cluster.kubeconfig), webhook, tmp_path).run()
     webhook.answer = good
-    own = Session(ours, webhook, tmp_path).run()
+    own = Session(pilothouse_kubectl, webhook, tmp_path).run()
     differing = {title: (text, own[title]) for title, text in real.items() if own[title] != text}
     assert differing == {}

@@ -2,7 +2,7 @@
 
 The real one is v1.20.2. Its answers are recorded in ``golden/kubectl_session_real.json``; with ``--soak`` or
 ``--write-golden`` the session also runs on it, and what is recorded is compared, or written. Fields that releases have
-added since are not compared, nor is the output of steps that are marked ``newer``. What ours prints there is in
+added since are not compared, nor is the output of steps that are marked ``newer``. What pilothouse prints there is in
 ``golden/kubectl_session.json``: written with kubectl v1.36.4, and read beside the source of v1.36.2.
 """
 
@@ -63,35 +63,37 @@ def answers(
     writes = bool(pytestconfig.getoption("--write-golden"))
     directory = tmp_path_factory.mktemp("session")
     with running_sides(directory, with_real=soak or writes) as sides, ThreadPoolExecutor(2) as threads:
-        ours, *real = threads.map(run_session, sides)
+        actual, *real = threads.map(run_session, sides)
     if writes:
         write_recorded(real[0], directory)
     recorded = read_recorded()
-    assert recorded.keys() == ours.keys(), "the script has changed: record the session again with --write-golden"
+    assert recorded.keys() == actual.keys(), "the script has changed: record the session again with --write-golden"
     for answers in real:
         result = [
             difference for step in ANSWERED for difference in differences(step, answers[step.name], recorded[step.name])
         ]
-        assert not result, "\n".join(["the real server answers differently than recorded (ours: the record)", *result])
-    return recorded, ours
+        assert not result, "\n".join(
+            ["the real server answers differently than recorded (actual: the record)", *result]
+        )
+    return recorded, actual
 
 
 def test_output_equals_kube_apiservers(answers: tuple[Answers, Answers]) -> None:
-    real, ours = answers
-    result = [difference for step in ANSWERED for difference in differences(step, real[step.name], ours[step.name])]
+    real, actual = answers
+    result = [difference for step in ANSWERED for difference in differences(step, real[step.name], actual[step.name])]
     assert not result, "\n".join(result)
 
 
 def test_newer_output_equals_the_golden_file(answers: tuple[Answers, Answers], golden: Golden) -> None:
-    ours = answers[1]
-    printed = {step.name: [*lines(step, ours[step.name].out), *lines(step, ours[step.name].err)] for step in NEWER}
+    actual = answers[1]
+    printed = {step.name: [*lines(step, actual[step.name].out), *lines(step, actual[step.name].err)] for step in NEWER}
     golden.check("kubectl_session", printed)
 
 
 @pytest.mark.parametrize("step", NEWER, ids=lambda step: step.name)
 def test_only_changed_steps_are_marked_newer(answers: tuple[Answers, Answers], step: Step) -> None:
-    real, ours = (answers[step.name] for answers in answers)
-    assert [lines(step, real.out), lines(step, real.err)] != [lines(step, ours.out), lines(step, ours.err)]
+    real, actual = (answers[step.name] for answers in answers)
+    assert [lines(step, real.out), lines(step, real.err)] != [lines(step, actual.out), lines(step, actual.err)]
 
 
 @cases(

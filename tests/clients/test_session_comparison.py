@@ -11,13 +11,13 @@ from tests.tables import cases
 OBJECT = {"metadata": {"name": "a", "managedFields": [{"manager": "m", "operation": "Update", "time": "x"}]}}
 
 
-def differences_of(real: Any, ours: Any, step: Step | None = None) -> list[str]:
-    sides = [Answer(0, side, "") if isinstance(side, str) else side for side in (real, ours)]
+def differences_of(expected: Any, actual: Any, step: Step | None = None) -> list[str]:
+    sides = [Answer(0, side, "") if isinstance(side, str) else side for side in (expected, actual)]
     return list(differences(step or Step("s", "get pods"), *sides))
 
 
 @cases(
-    "real, ours, differ",
+    "expected, actual, differ",
     {
         "the exit code": (Answer(0, "", ""), Answer(1, "", ""), True),
         "a line": ("a  b\n", "a  c\n", True),
@@ -28,23 +28,25 @@ def differences_of(real: Any, ours: Any, step: Step | None = None) -> list[str]:
         "a hash and an age": ("p-7c4fbd5f9d  5s\n", "p-59b8ccf5fb  2m3s\n", False),
     },
 )
-def test_text(real: Any, ours: Any, differ: bool) -> None:
-    assert bool(differences_of(real, ours)) is differ
-    newer = differences_of(real, ours, Step("s", "get pods", newer=True))
-    assert bool(newer) is (isinstance(real, Answer) and real.code != ours.code), "of a newer step only the exit code"
+def test_text(expected: Any, actual: Any, differ: bool) -> None:
+    assert bool(differences_of(expected, actual)) is differ
+    newer = differences_of(expected, actual, Step("s", "get pods", newer=True))
+    assert bool(newer) is (isinstance(expected, Answer) and expected.code != actual.code), (
+        "of a newer step only the exit code"
+    )
 
 
 @cases(
-    "real, ours, differ",
+    "expected, actual, differ",
     {
         "a value": ({"spec": {"a": 1}}, {"spec": {"a": 2}}, True),
-        "a field that ours lacks": ({"spec": {"a": 1}}, {"spec": {}}, True),
-        "an item that ours lacks": ({"spec": {"a": [1, 2]}}, {"spec": {"a": [1]}}, True),
+        "a field that pilothouse lacks": ({"spec": {"a": 1}}, {"spec": {}}, True),
+        "an item that pilothouse lacks": ({"spec": {"a": [1, 2]}}, {"spec": {"a": [1]}}, True),
         "a field that the real one lacks": ({"kind": "P"}, {"kind": "P", "spec": {"a": 1}}, False),
         "a null is no field": ({"kind": "P", "spec": {"a": None}}, {"kind": "P"}, False),
-        "a manager that ours lacks": (OBJECT, {"metadata": {"name": "a"}}, True),
+        "a manager that pilothouse lacks": (OBJECT, {"metadata": {"name": "a"}}, True),
     },
 )
-def test_objects(real: Any, ours: Any, differ: bool) -> None:
+def test_objects(expected: Any, actual: Any, differ: bool) -> None:
     step = Step("s", "get pod -o yaml")
-    assert bool(differences_of(yaml.safe_dump(real), yaml.safe_dump(ours), step)) is differ
+    assert bool(differences_of(yaml.safe_dump(expected), yaml.safe_dump(actual), step)) is differ

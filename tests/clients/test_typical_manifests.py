@@ -258,8 +258,8 @@ def test_server_side_apply_takes_ownership_and_changes_nothing(desk: NamespaceKu
     assert "valueFrom.fieldRef" in str(_is_refused(desk, "apply", "--server-side", "-f", str(MANIFEST)))
     assert set(desk.apply("--server-side", "--force-conflicts").values()) == {"serverside-applied"}
     # Of a Deployment annotations count as well, and kubectl's own of what was applied last is another one now.
-    ours = "Deployment/web"
-    assert {**desk.generations(), ours: before[ours]} == before
+    deployment = "Deployment/web"
+    assert {**desk.generations(), deployment: before[deployment]} == before
     managers = {
         managed_field["manager"]
         for managed_field in desk.get("deployment", "web", "--show-managed-fields")["metadata"]["managedFields"]

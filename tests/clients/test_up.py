@@ -420,12 +420,12 @@ def go_program(name: str) -> str:
 CONTROLLERS = "--controllers=replicaset,garbagecollector"
 
 
-def ours(directory: Path) -> Program:
+def pilothouse_manager(directory: Path) -> Program:
     """Our manager as a separate process."""
     return pilothouse(directory, "manager", "--kubeconfig=.pilothouse/kubeconfig", CONTROLLERS, "--secure-port=0")
 
 
-def gos(directory: Path) -> Program:
+def upstream_manager(directory: Path) -> Program:
     """The real one (v1.20)."""
     kubeconfig = ".pilothouse/kubeconfig"
     if not go_program("kube-controller-manager"):
@@ -445,7 +445,7 @@ def gos(directory: Path) -> Program:
 
 
 @needs_kubectl
-@pytest.mark.parametrize("manager", [ours, gos], ids=["pilothouse", "the real one"])
+@pytest.mark.parametrize("manager", [pilothouse_manager, upstream_manager], ids=["pilothouse", "the real one"])
 def test_external_manager(tmp_path: Path, manager: Callable[[Path], Program]) -> None:
     kubectl = Terminal(tmp_path)
     with start(tmp_path, "--no-manager", "--no-scheduler", "--data-dir=data") as up:

@@ -149,11 +149,11 @@ async def test_account_creation_requests_are_upstreams(env: Env, account: str) -
     await clients.for_controller(account, qps=20, burst=30, fence=None)
     if identities[-1].resource == "serviceaccounts/token":
         await ServiceAccountToken(env, SERVERS[env].client(env), account).issue()
-    ours = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).requests]
-    theirs = [(METHODS[record.verb], path(record), essence(record.body)) for record in identities]
-    assert ours[:3] == theirs[:3]
-    assert set(ours) == set(theirs)
-    assert ours[3:] == theirs[len(theirs) - len(ours) + 3 :], "a look, and the token"
+    actual = [(method, target, essence(body)) for method, target, body in SERVERS.pop(env).requests]
+    expected = [(METHODS[record.verb], path(record), essence(record.body)) for record in identities]
+    assert actual[:3] == expected[:3]
+    assert set(actual) == set(expected)
+    assert actual[3:] == expected[len(expected) - len(actual) + 3 :], "a look, and the token"
 
 
 METHODS = {"get": "GET", "create": "POST"}

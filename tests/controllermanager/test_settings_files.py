@@ -124,8 +124,8 @@ def test_leader_migration_api_versions(tmp_path: Path, version: str, more: str) 
         leader_name="kcm-to-ccm",
         leaders=(Leader("node-ipam-controller", "cloud-controller-manager"), Leader("ttl-controller", "*")),
     )
-    assert migration.is_ours("ttl-controller")
-    assert not migration.is_ours("node-ipam-controller")
+    assert migration.runs_here("ttl-controller")
+    assert not migration.runs_here("node-ipam-controller")
     assert migration.component_of("replicaset-controller") is None
 
 

@@ -27,8 +27,10 @@ PLURALS = {
 def authorizer() -> RbacAuthorizer:
     """An authorizer with the bootstrap roles and those of ``deploy/rbac.yaml``."""
     stored: dict[str, list[bytes]] = {}
-    ours = [(PLURALS[document["kind"]], document) for document in documents("rbac.yaml") if document["kind"] in PLURALS]
-    for resource, obj in itertools.chain(bootstrap_objects(), ours):
+    deployed = [
+        (PLURALS[document["kind"]], document) for document in documents("rbac.yaml") if document["kind"] in PLURALS
+    ]
+    for resource, obj in itertools.chain(bootstrap_objects(), deployed):
         stored.setdefault(resource, []).append(msgspec.json.encode(obj))
     return RbacAuthorizer(lambda resource: stored.get(resource, []))
 

@@ -169,8 +169,8 @@ async def test_a_condition_that_another_writes_meanwhile_is_not_lost(cluster: As
         nonlocal first
         if first:
             first = False
-            theirs = {"conditions": [{"type": "Theirs", "status": "True"}]}
-            await cluster.patch(*THING, "one", {"status": theirs}, subresource="status")
+            foreign = {"conditions": [{"type": "Theirs", "status": "True"}]}
+            await cluster.patch(*THING, "one", {"status": foreign}, subresource="status")
         ctx.condition("Ours", True, reason="Set")
 
     async with cluster.running(app.run):

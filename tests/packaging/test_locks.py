@@ -37,16 +37,16 @@ def printed(**environment: str) -> str:
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt"])
 def test_runtime_lock_is_a_subset_of_the_development_lock(name: str) -> None:
     """Equal versions and hashes: tested versions are installed."""
-    ours, tested = pins(name), pins("requirements-dev.txt")
-    assert ours
-    assert all(tested[name] == pin for name, pin in ours.items())
+    locked, tested = pins(name), pins("requirements-dev.txt")
+    assert locked
+    assert all(tested[name] == pin for name, pin in locked.items())
 
 
 def test_every_dependency_is_locked_with_hashes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    ours = pins("requirements.txt")
-    assert {re.split(r"[<>=;]", line)[0] for line in project["dependencies"]} <= set(ours)
-    assert all(hashes for _version, hashes in ours.values())
+    locked = pins("requirements.txt")
+    assert {re.split(r"[<>=;]", line)[0] for line in project["dependencies"]} <= set(locked)
+    assert all(hashes for _version, hashes in locked.values())
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt", "requirements-dev.txt"])

@@ -164,10 +164,10 @@ def test_startup_sends_no_other_requests() -> None:
     """All controllers, with an election, for twenty seconds; the Lease has upstream's name there."""
     roles = authorizer()
     requested = {attributes for user, attributes, _decision in start_up().decisions if user.user == MANAGER}
-    ours = {
+    checked = {
         msgspec.structs.replace(item, name=LEASE) if item.resource == "leases" and item.name else item
         for item in requested
     }
-    refused = [item for item in ours if not roles.authorize(ACCOUNT, item).allowed]
+    refused = [item for item in checked if not roles.authorize(ACCOUNT, item).allowed]
     assert not refused
-    assert {"leases", "pods", "replicasets", "events"} <= {item.resource for item in ours}
+    assert {"leases", "pods", "replicasets", "events"} <= {item.resource for item in checked}

@@ -148,11 +148,11 @@ async def test_controllers_that_are_created_immediately_have_no_work_either(env:
         await asyncio.sleep(3600)
         assert set(WAITING) <= set(manager_of(plane).controllers)
     # Some write under one name.
-    theirs = set(WAITING.values()) - {
+    managers = set(WAITING.values()) - {
         descriptor.client_name for descriptor in DESCRIPTORS if descriptor.name not in WAITING
     }
-    assert len(theirs) > 20
-    assert [line for line in writes if line.partition(" ")[0] in theirs] == []
+    assert len(managers) > 20
+    assert [line for line in writes if line.partition(" ")[0] in managers] == []
     assert writes, "others have written"
 
 

@@ -193,19 +193,19 @@ def test_manager_exits_cleanly_without_other_errors(outcome: Outcome) -> None:
 
 def test_user_agents_of_the_manager_are_upstreams(outcome: Outcome) -> None:
     """The last part of the User-Agent, by which the metrics and logs of API servers distinguish clients."""
-    theirs: dict[tuple[str, str], set[str]] = {}
+    upstream: dict[tuple[str, str], set[str]] = {}
     for scenario in ("14-startup", "14-accounts", "16-leader-election"):
         for record in recorded(scenario):
             if record.user == "kube-controller-manager" and record.verb != "watch":
-                theirs.setdefault((record.verb, record.resource), set()).add(record.agent)
+                upstream.setdefault((record.verb, record.resource), set()).add(record.agent)
     own = [item for item in outcome.audited_requests if item.user == MANAGER and item.verb not in {"list", "watch"}]
     # The manager of the traces had no key to fill Secrets with.
-    ours = {(item.verb, item.resource, item.agent) for item in own if item.agent != "tokens-controller"}
-    compared = [(verb, resource) for verb, resource, _agent in ours if (verb, resource) in theirs]
+    actual = {(item.verb, item.resource, item.agent) for item in own if item.agent != "tokens-controller"}
+    compared = [(verb, resource) for verb, resource, _agent in actual if (verb, resource) in upstream]
     assert {"leases", "events", "serviceaccounts", "serviceaccounts/token"} <= {
         resource for _verb, resource in compared
     }
-    assert {item for item in ours if item[:2] in theirs and item[2] not in theirs[item[:2]]} == set()
+    assert {item for item in actual if item[:2] in upstream and item[2] not in upstream[item[:2]]} == set()
 
 
 def used(audit: list[Asked]) -> set[Right]:

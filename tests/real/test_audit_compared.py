@@ -30,25 +30,25 @@ class Session(NamedTuple):
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Session]:
-    """The real one and ours."""
+    """The sessions with kube-apiserver and with pilothouse."""
     directory = tmp_path_factory.mktemp("audit")
     policy, tokens = directory / "policy.yaml", directory / "tokens.csv"
     policy.write_text(POLICY)
     tokens.write_text(TOKENS)
     flags = [f"--audit-policy-file={policy}", f"--token-auth-file={tokens}"]
-    log = directory / "real.log"
+    log = directory / "upstream.log"
     with running([*flags, f"--audit-log-path={log}"]) as cluster:
         answers = run(cluster.port, cluster.ca_file)
         _wait_for_the_last(log)
-        real = Session(answers, _events(log))
-    log = directory / "ours.log"
+        upstream = Session(answers, _events(log))
+    log = directory / "pilothouse.log"
     ready = "API server ready at https://127.0.0.1:[0-9]+"
     own = ["apiserver", "--port=0", f"--kubeconfig={directory / 'kubeconfig'}", "--authorization-mode=RBAC"]
     with pilothouse(directory, *own, *flags, f"--audit-log-path={log}") as program:
         answers = run(int(program.until(ready).rpartition(":")[2]), None)
         _wait_for_the_last(log)
-        ours = Session(answers, _events(log))
-    return real, ours
+        actual = Session(answers, _events(log))
+    return upstream, actual
 
 
 def _wait_for_the_last(log: Path) -> None:
@@ -156,24 +156,24 @@ def _compared(event: Event, one: AuditedRequest, code: int) -> Event:
 
 
 def _same_requests(sessions: tuple[Session, Session]) -> Iterator[tuple[str, AuditedRequest, int]]:
-    real, ours = sessions
-    for audit_id, (one, code) in ours.answers.items():
+    upstream, actual = sessions
+    for audit_id, (one, code) in actual.answers.items():
         if any(not known.fields and known.applies(one, code) for known in DIFFERENCES):
             continue
-        assert real.answers[audit_id][1] == code, (audit_id, one)
+        assert upstream.answers[audit_id][1] == code, (audit_id, one)
         yield audit_id, one, code
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*LEVELS, "others"])
 def test_audit_events_are_kube_apiservers(sessions: tuple[Session, Session], name: str) -> None:
-    real, ours = sessions
+    upstream, actual = sessions
     compared = 0
     for audit_id, one, code in _same_requests(sessions):
         if not audit_id.startswith(f"{name}-"):
             continue
-        expected = [_compared(event, one, code) for event in real.events.get(audit_id, [])]
-        result = [_compared(event, one, code) for event in ours.events.get(audit_id, [])]
+        expected = [_compared(event, one, code) for event in upstream.events.get(audit_id, [])]
+        result = [_compared(event, one, code) for event in actual.events.get(audit_id, [])]
         assert result == expected, f"{audit_id}: {one}"
         compared += len(result)
     assert compared == 0 if name == "none" else compared > 10
@@ -181,23 +181,23 @@ def test_audit_events_are_kube_apiservers(sessions: tuple[Session, Session], nam
 
 @pytest.mark.slow
 def test_session_covers_every_kind_of_request(sessions: tuple[Session, Session]) -> None:
-    real, ours = sessions
-    assert len(ours.answers) > 200
+    upstream, actual = sessions
+    assert len(actual.answers) > 200
     assert sum(1 for _ in _same_requests(sessions)) > 200
-    codes = {code for _one, code in ours.answers.values()}
+    codes = {code for _one, code in actual.answers.values()}
     assert {200, 201, 400, 401, 403, 404, 405, 406, 409, 415, 422} <= codes
-    stages = {event["stage"] for events in real.events.values() for event in events}
+    stages = {event["stage"] for events in upstream.events.values() for event in events}
     assert stages == {"RequestReceived", "ResponseStarted", "ResponseComplete"}
-    levels = {event["level"] for events in ours.events.values() for event in events}
+    levels = {event["level"] for events in actual.events.values() for event in events}
     assert levels == {"Metadata", "Request", "RequestResponse"}
 
 
 @pytest.mark.slow
 def test_every_listed_difference_occurs(sessions: tuple[Session, Session]) -> None:
-    real, ours = sessions
+    upstream, actual = sessions
     for known in DIFFERENCES:
-        audit_ids = [audit_id for audit_id, (one, code) in ours.answers.items() if known.applies(one, code)]
-        pairs = [(_plain(real, audit_id), _plain(ours, audit_id)) for audit_id in audit_ids]
+        audit_ids = [audit_id for audit_id, (one, code) in actual.answers.items() if known.applies(one, code)]
+        pairs = [(_plain(upstream, audit_id), _plain(actual, audit_id)) for audit_id in audit_ids]
         assert any(a != b for a, b in pairs), known.why
 
 

@@ -108,11 +108,11 @@ def test_configz_has_every_field_of_kube_controller_manager(tmp_path: Path) -> N
         port = free.getsockname()[1]
     words = [f"--kubeconfig={kubeconfig}", "--secure-port=0"]
     with subprocess.Popen([PROGRAM, f"--port={port}", *words], stderr=subprocess.DEVNULL) as process:
-        theirs = flat(fetch(f"http://127.0.0.1:{port}/configz")["kubecontrollermanager.config.k8s.io"])
+        expected = flat(fetch(f"http://127.0.0.1:{port}/configz")["kubecontrollermanager.config.k8s.io"])
         process.kill()
-    ours = flat(json.loads(page(understood(words)))["kubecontrollermanager.config.k8s.io"])
+    actual = flat(json.loads(page(understood(words)))["kubecontrollermanager.config.k8s.io"])
     # component-base's own structs had no lower-case names yet.
-    missing = {path for path in theirs if path.lower() not in {known.lower() for known in ours}}
+    missing = {path for path in expected if path.lower() not in {known.lower() for known in actual}}
     assert missing == {
         "DeploymentController.DeploymentControllerSyncPeriod",
         "DeprecatedController.DeletingPodsBurst",
@@ -125,7 +125,7 @@ def test_configz_has_every_field_of_kube_controller_manager(tmp_path: Path) -> N
         "PersistentVolumeBinderController.VolumeHostAllowLocalLoopback",
         "PersistentVolumeBinderController.VolumeHostCIDRDenylist",
     }
-    differ = {path for path in ours if path in theirs and ours[path] != theirs[path]}
+    differ = {path for path in actual if path in expected and actual[path] != expected[path]}
     assert differ == {
         "GarbageCollectorController.GCIgnoredResources",
         "Generic.Port",

@@ -1,4 +1,4 @@
-"""Two managers with one Lease, ours and kube-controller-manager: one leads, the other takes over, no pod is created
+"""pilothouse and kube-controller-manager with one Lease: one leads, the other takes over, no pod is created
 twice."""
 
 import signal
@@ -19,14 +19,14 @@ WANTED = 90
 Start = Callable[[RealCluster, Path], Program]
 
 
-def ours(cluster: RealCluster, directory: Path) -> Program:
-    """Our manager, with the ReplicaSet controller only, and the default rate limits."""
+def pilothouse_manager(cluster: RealCluster, directory: Path) -> Program:
+    """pilothouse, with the ReplicaSet controller only, and the default rate limits."""
     flags = [f"--kubeconfig={cluster.kubeconfig}", "--controllers=replicaset", "--secure-port=0", "--v=2", *SHORT]
     return pilothouse(directory, "manager", *flags)
 
 
-def gos(cluster: RealCluster, directory: Path) -> Program:
-    """The real one."""
+def upstream_manager(cluster: RealCluster, directory: Path) -> Program:
+    """kube-controller-manager."""
     return kube_controller_manager(cluster, directory, "--v=2", *SHORT)
 
 
@@ -42,8 +42,8 @@ def forget_leader(cluster: RealCluster) -> None:
 @cases(
     "first, second",
     {
-        "pilothouse to kube-controller-manager": (ours, gos),
-        "kube-controller-manager to pilothouse": (gos, ours),
+        "pilothouse to kube-controller-manager": (pilothouse_manager, upstream_manager),
+        "kube-controller-manager to pilothouse": (upstream_manager, pilothouse_manager),
     },
 )
 def test_standby_takes_over_from_a_killed_leader_without_duplicate_pods(

@@ -46,16 +46,16 @@ class Seen(NamedTuple):
     log: str
 
 
-def ours(cluster: RealCluster, directory: Path, port: int) -> Program:
-    """Our manager. Since v1.29 taint eviction is a separate controller."""
+def pilothouse_manager(cluster: RealCluster, directory: Path, port: int) -> Program:
+    """pilothouse. Since v1.29 taint eviction is a separate controller."""
     login = f"kubeconfig={cluster.kubeconfig}"
     logins = [f"--{login}", f"--authentication-{login}", f"--authorization-{login}"]
     controllers = f"{CONTROLLERS},taint-eviction-controller"
     return pilothouse(directory, "manager", *logins, controllers, f"--secure-port={port}", *FLAGS)
 
 
-def gos(cluster: RealCluster, directory: Path, port: int) -> Program:
-    """The real one."""
+def upstream_manager(cluster: RealCluster, directory: Path, port: int) -> Program:
+    """kube-controller-manager."""
     return kube_controller_manager(cluster, directory, CONTROLLERS, f"--secure-port={port}", *FLAGS)
 
 
@@ -67,7 +67,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
         pytest.skip(problem)
     runs: dict[str, Run] = {}
     with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
-        for name, start in (("ours", ours), ("go", gos)):
+        for name, start in (("pilothouse", pilothouse_manager), ("upstream", upstream_manager)):
             cluster, port = stack.enter_context(running()), free_port()
             manager = stack.enter_context(start(cluster, tmp_path_factory.mktemp(name), port))
             runs[name] = Run(cluster, manager, port)
@@ -142,9 +142,11 @@ def is_settled(request: Callable[..., Any], name: str) -> bool:
     return annotated and not node["spec"].get("taints") and "beta.kubernetes.io/os" in node["metadata"]["labels"]
 
 
-def both(scraped: dict[str, Seen], name: str, go_name: str = "", /, **labels: str) -> tuple[float, float]:
+def both(scraped: dict[str, Seen], name: str, upstream_name: str = "", /, **labels: str) -> tuple[float, float]:
     """A value of both managers."""
-    return total(scraped["ours"].page, name, **labels), total(scraped["go"].page, go_name or name, **labels)
+    return total(scraped["pilothouse"].page, name, **labels), total(
+        scraped["upstream"].page, upstream_name or name, **labels
+    )
 
 
 @cases(
@@ -162,9 +164,9 @@ def test_request_counts_are_equal(scraped: dict[str, Seen], method: str, code: s
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
 def test_mergeable_request_counts_are_similar(scraped: dict[str, Seen], method: str) -> None:
     """Statuses, renewals of the lease, labels and taints of nodes."""
-    ours, go = both(scraped, "rest_client_requests_total", method=method, code="200")
-    assert 8 <= ours <= 2 * go
-    assert go <= 2 * ours
+    actual, upstream = both(scraped, "rest_client_requests_total", method=method, code="200")
+    assert 8 <= actual <= 2 * upstream
+    assert upstream <= 2 * actual
 
 
 def test_response_codes_are_expected(scraped: dict[str, Seen]) -> None:
@@ -175,7 +177,7 @@ def test_response_codes_are_expected(scraped: dict[str, Seen]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "go_name", "expected"),
+    ("name", "upstream_name", "expected"),
     [
         ("leader_election_master_status", "", 1),
         ("node_collector_zone_size", "", 4),
@@ -184,8 +186,10 @@ def test_response_codes_are_expected(scraped: dict[str, Seen]) -> None:
         ("node_collector_evictions_total", "node_collector_evictions_number", 1),
     ],
 )
-def test_deterministic_metrics_are_equal(scraped: dict[str, Seen], name: str, go_name: str, expected: float) -> None:
-    assert both(scraped, name, go_name) == (expected, expected)
+def test_deterministic_metrics_are_equal(
+    scraped: dict[str, Seen], name: str, upstream_name: str, expected: float
+) -> None:
+    assert both(scraped, name, upstream_name) == (expected, expected)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +217,9 @@ def test_workqueue_adds_of_unmergeable_keys_are_equal(scraped: dict[str, Seen], 
     ],
 )
 def test_workqueue_adds_of_mergeable_keys_are_similar(scraped: dict[str, Seen], queue: str, least: int) -> None:
-    ours, go = both(scraped, "workqueue_adds_total", name=queue)
-    assert least <= ours <= 2 * go
-    assert go <= 2 * ours
+    actual, upstream = both(scraped, "workqueue_adds_total", name=queue)
+    assert least <= actual <= 2 * upstream
+    assert upstream <= 2 * actual
 
 
 OF_ITS_SERVING = {
@@ -228,27 +232,29 @@ OF_ITS_SERVING = {
 
 
 def test_workqueues_have_the_same_names_and_end_empty(scraped: dict[str, Seen]) -> None:
-    ours, go = (
+    actual, upstream = (
         {s.labels["name"]: s.value for s in parsed(scraped[run].page) if s.name == "workqueue_depth"}
-        for run in ("ours", "go")
+        for run in ("pilothouse", "upstream")
     )
     # Events change the graph when they arrive.
-    assert set(go) - set(ours) - OF_ITS_SERVING == {"garbage_collector_graph_changes"}
-    assert {name for name in set(ours) & set(go) if ours[name] or go[name]} == set()
+    assert set(upstream) - set(actual) - OF_ITS_SERVING == {"garbage_collector_graph_changes"}
+    assert {name for name in set(actual) & set(upstream) if actual[name] or upstream[name]} == set()
 
 
 def test_common_metric_families_have_the_same_type_and_labels(scraped: dict[str, Seen]) -> None:
-    ours, go = families(scraped["ours"].page), families(scraped["go"].page)
-    shared = {metric.name for metric in METRICS} & set(ours) & set(go)
+    actual, upstream = families(scraped["pilothouse"].page), families(scraped["upstream"].page)
+    shared = {metric.name for metric in METRICS} & set(actual) & set(upstream)
     assert len(shared) >= 20
     # v1.20 had the whole URL as a label, and other buckets.
     shared.remove("rest_client_request_duration_seconds")
-    assert {name: ours[name] for name in shared} == {name: go[name] for name in shared}
+    assert {name: actual[name] for name in shared} == {name: upstream[name] for name in shared}
 
 
 def test_process_metrics_have_the_same_names(scraped: dict[str, Seen]) -> None:
-    ours, go = ({n for n in families(scraped[run].page) if n.startswith("process_")} for run in ("ours", "go"))
-    assert ours == go
+    actual, upstream = (
+        {n for n in families(scraped[run].page) if n.startswith("process_")} for run in ("pilothouse", "upstream")
+    )
+    assert actual == upstream
     limits = both(scraped, "process_max_fds")
     assert limits[0] == limits[1]
     for name in ("process_cpu_seconds_total", "process_open_fds", "process_resident_memory_bytes"):

@@ -52,7 +52,7 @@ REQUESTS: tuple[tuple[str, str, Any], ...] = (
 """Every verb, with answers of each kind."""
 
 
-def requests_to_go(cluster: RealCluster) -> tuple[str, str]:
+def requests_to_upstream(cluster: RealCluster) -> tuple[str, str]:
     """The pages before and after."""
     with contextlib.suppress(RequestFailed):
         cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -65,7 +65,7 @@ def requests_to_go(cluster: RealCluster) -> tuple[str, str]:
     return before, cluster.request("GET", "/metrics")
 
 
-def requests_to_ours() -> str:
+def requests_to_pilothouse() -> str:
     async def main(env: Env) -> str:
         world = World(env)
         await world.handler_chain.start()
@@ -99,16 +99,16 @@ OTHER_FORM_SINCE_1_20 = {
 
 
 class Seen(NamedTuple):
-    """The pages of kube-apiserver before and after, and ours."""
+    """The pages of kube-apiserver before and after the requests, and that of pilothouse."""
 
     before: str
     after: str
-    ours: str
+    pilothouse: str
 
 
 @pytest.fixture(scope="module")
 def scraped(real_cluster: RealCluster) -> Seen:
-    return Seen(*requests_to_go(real_cluster), requests_to_ours())
+    return Seen(*requests_to_upstream(real_cluster), requests_to_pilothouse())
 
 
 def requests_of(page: str) -> Counter[tuple[str, ...]]:
@@ -122,25 +122,27 @@ def requests_of(page: str) -> Counter[tuple[str, ...]]:
 
 
 def test_request_counts_are_equal(scraped: Seen) -> None:
-    go = requests_of(scraped.after) - requests_of(scraped.before)
-    assert sum(go.values()) == len(REQUESTS)
-    assert requests_of(scraped.ours) == go
+    upstream = requests_of(scraped.after) - requests_of(scraped.before)
+    assert sum(upstream.values()) == len(REQUESTS)
+    assert requests_of(scraped.pilothouse) == upstream
 
 
 def test_common_metric_families_have_the_same_type_and_labels(scraped: Seen) -> None:
-    go, ours = families(scraped.after), families(scraped.ours)
-    shared = set(go) & set(ours)
+    upstream, pilothouse = families(scraped.after), families(scraped.pilothouse)
+    shared = set(upstream) & set(pilothouse)
     assert shared >= OTHER_FORM_SINCE_1_20
     alike = shared - OTHER_FORM_SINCE_1_20
     assert len(alike) >= 8
-    assert {name: ours[name] for name in alike} == {name: go[name] for name in alike}
+    assert {name: pilothouse[name] for name in alike} == {name: upstream[name] for name in alike}
 
 
 def test_sizes_are_counted_equally(scraped: Seen) -> None:
     for verb in ("GET", "LIST"):
         of = {"resource": "configmaps", "verb": verb}
         name = "apiserver_response_sizes_count"
-        assert total(scraped.ours, name, **of) == total(scraped.after, name, **of) - total(scraped.before, name, **of)
+        assert total(scraped.pilothouse, name, **of) == total(scraped.after, name, **of) - total(
+            scraped.before, name, **of
+        )
 
 
 def test_namespace_lifecycle_admission_is_counted_equally(scraped: Seen) -> None:
@@ -148,7 +150,7 @@ def test_namespace_lifecycle_admission_is_counted_equally(scraped: Seen) -> None
     name = "apiserver_admission_controller_admission_duration_seconds_count"
     of = {"name": "NamespaceLifecycle", "type": "admit", "rejected": "true"}
     for operation in ("CREATE", "UPDATE", "DELETE"):
-        go = total(scraped.after, name, **of, operation=operation) - total(
+        upstream = total(scraped.after, name, **of, operation=operation) - total(
             scraped.before, name, **of, operation=operation
         )
-        assert total(scraped.ours, name, **of, operation=operation) == go
+        assert total(scraped.pilothouse, name, **of, operation=operation) == upstream

@@ -1,4 +1,5 @@
-"""A rolling update that one manager starts and another one finishes, ours and kube-controller-manager in either order.
+"""A rolling update that one manager starts and another finishes: pilothouse and kube-controller-manager, in either
+order.
 
 The leader is killed (SIGKILL) in the middle. Checked with every watch event of a pod: never two daemon pods on a node,
 never more than one node without a ready one.
@@ -22,14 +23,14 @@ CONTROLLERS = "--controllers=daemonset"
 Start = Callable[[RealCluster, Path], Program]
 
 
-def ours(cluster: RealCluster, directory: Path) -> Program:
-    """Our manager."""
+def pilothouse_manager(cluster: RealCluster, directory: Path) -> Program:
+    """pilothouse."""
     return pilothouse(
         directory, "manager", f"--kubeconfig={cluster.kubeconfig}", CONTROLLERS, "--secure-port=0", "--v=2", *SHORT
     )
 
 
-def gos(cluster: RealCluster, directory: Path) -> Program:
+def upstream_manager(cluster: RealCluster, directory: Path) -> Program:
     """kube-controller-manager. The last of repeated flags has an effect."""
     return kube_controller_manager(cluster, directory, CONTROLLERS, "--v=2", *SHORT)
 
@@ -58,8 +59,8 @@ def rounds(soak: bool) -> int:
 @cases(
     "first, second",
     {
-        "kube-controller-manager to pilothouse": (gos, ours),
-        "pilothouse to kube-controller-manager": (ours, gos),
+        "kube-controller-manager to pilothouse": (upstream_manager, pilothouse_manager),
+        "pilothouse to kube-controller-manager": (pilothouse_manager, upstream_manager),
     },
 )
 def test_rolling_update_continues_when_the_leader_changes(

@@ -64,15 +64,15 @@ def test_certificates_do_not_outlive_their_ca() -> None:
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
     """Both ends of a connection, the server's first."""
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = server.wrap_bio(to_server, to_client, server_side=True)
-    theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
+    client_side = client.wrap_bio(to_client, to_server, server_hostname="localhost")
     for _ in range(3):
-        for side in (theirs, ours):
+        for side in (client_side, server_side):
             try:
                 side.do_handshake()
             except ssl.SSLWantReadError:
                 continue
-    return ours, theirs
+    return server_side, client_side
 
 
 def test_certificates_pass_strict_verification(tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_certificates_pass_strict_verification(tmp_path: Path) -> None:
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     client = ssl.create_default_context(cadata=authority.certificate.decode())
     client.verify_flags |= ssl.VERIFY_X509_STRICT
-    _ours, theirs = shake_hands(server, client)
-    assert theirs.getpeercert()
+    _server_side, client_side = shake_hands(server, client)
+    assert client_side.getpeercert()
 
 
 def test_peer_user_and_groups(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_peer_user_and_groups(tmp_path: Path) -> None:
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     client = ssl.create_default_context(cadata=authority.certificate.decode())
     client.load_cert_chain(tmp_path / "me.crt", tmp_path / "me.key")
-    ours, _theirs = shake_hands(server, client)
-    peer = read_peer(ours)
+    server_side, _client_side = shake_hands(server, client)
+    peer = read_peer(server_side)
     assert peer is not None
     assert (peer.common_name, peer.organizations, peer.uids) == ("jane", ("devs",), ("1-2", "3-4"))
 

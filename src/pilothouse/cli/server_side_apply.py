@@ -118,13 +118,13 @@ def _has_valid_numbers(config: Document) -> bool:
 
 def _manager(live: Document | None, own: str) -> str:
     entries = live["metadata"].get("managedFields") or [] if live else []
-    ours = [
+    own_entries = [
         managed_entry
         for managed_entry in entries
         if managed_entry.get("manager") in _OUR_MANAGERS and not managed_entry.get("subresource")
     ]
-    ours.sort(key=lambda managed_entry: managed_entry["operation"] != "Apply")
-    return ours[0]["manager"] if ours else own
+    own_entries.sort(key=lambda managed_entry: managed_entry["operation"] != "Apply")
+    return own_entries[0]["manager"] if own_entries else own
 
 
 def _config(document: Document) -> Document:

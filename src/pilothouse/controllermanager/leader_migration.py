@@ -45,7 +45,7 @@ class LeaderMigration(msgspec.Struct, frozen=True, kw_only=True):
         """The component in which the controller runs, ``*`` for any; None if it is not migrated."""
         return next((leader.component for leader in self.leaders if leader.name == controller), None)
 
-    def is_ours(self, controller: str) -> bool:
+    def runs_here(self, controller: str) -> bool:
         """Whether this manager runs the controller under the migration lease."""
         return self.component_of(controller) in {ANY, COMPONENT}
 

@@ -170,7 +170,7 @@ class Manager:
         neither would run all controllers (KEP-2436; ``controllermanager.go`` and ``leadermigration``, v1.36).
         """
         staying = [d for d in self._descriptors if d.name == BUILT_FIRST or migration.component_of(d.name) is None]
-        moving = [d for d in self._descriptors if d.name != BUILT_FIRST and migration.is_ours(d.name)]
+        moving = [d for d in self._descriptors if d.name != BUILT_FIRST and migration.runs_here(d.name)]
         for name in [d.name for d in self._descriptors if d not in staying and d not in moving]:
             self._log.info("Controller runs in another manager", controller=name)
         ready = asyncio.Event()

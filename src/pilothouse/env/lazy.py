@@ -127,10 +127,10 @@ class _Block:
         with _lock:
             self.is_open = False
             del _open[id(self.importer)]
-            ours = builtins.__import__
-            # Another hook installed later stays: without active blocks ours only forwards.
-            if not _open and isinstance(ours, functools.partial) and ours.func is _import:
-                builtins.__import__ = ours.args[0]
+            installed = builtins.__import__
+            # Another hook installed later stays: without active blocks this one only forwards.
+            if not _open and isinstance(installed, functools.partial) and installed.func is _import:
+                builtins.__import__ = installed.args[0]
 
     def imported(self, name: str, desired: Sequence[str] | None) -> LazyModule:
         """The object from which the statement takes its names: a.b for ``from a.b import c``, and a for ``import

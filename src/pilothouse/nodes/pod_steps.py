@@ -117,12 +117,12 @@ def observe(pod: NodePod, sync_status: PodSyncStatus, now: float) -> None:
     if is_terminal(pod):
         sync_status.ended_at = sync_status.ended_at or now
     runtime_pod = sync_status.runtime_pod
-    ours = sync_status.version != "" and pod.metadata.resource_version == sync_status.version
+    is_own_write = sync_status.version != "" and pod.metadata.resource_version == sync_status.version
     if (
         runtime_pod is None
         or sync_status.written is None
         or is_terminal(pod)
-        or ours
+        or is_own_write
         or _is_as_written(pod, runtime_pod)
     ):
         sync_status.differs_since = None

@@ -37,12 +37,12 @@ def agree(one: dict[str, Any], other: dict[str, Any], path: str = "") -> str:
             return f"{path or 'the object'} ({name})"
     if ("items" in one) and (different := agree(one["items"], other["items"], f"{path}[]")):
         return different
-    ours, theirs = one.get("properties", {}), other.get("properties", {})
-    for name in sorted(ours.keys() | theirs.keys()):
+    properties, other_properties = one.get("properties", {}), other.get("properties", {})
+    for name in sorted(properties.keys() | other_properties.keys()):
         below = f"{path}.{name}" if path else name
-        if name not in ours or name not in theirs:
+        if name not in properties or name not in other_properties:
             return below
-        if different := agree(ours[name], theirs[name], below):
+        if different := agree(properties[name], other_properties[name], below):
             return different
     return ""
 

@@ -175,8 +175,8 @@ class CertificateRotator:
             kind, name = CONFIGURATIONS[body["kind"]], body["metadata"]["name"]
             raw = await self._client.get(kind.raw, name)
             obj: dict[str, Any] = msgspec.json.decode(raw)
-            ours = [webhook["clientConfig"] for webhook in body["webhooks"]]
-            if [webhook["clientConfig"] for webhook in obj.get("webhooks") or ()] == ours:
+            expected = [webhook["clientConfig"] for webhook in body["webhooks"]]
+            if [webhook["clientConfig"] for webhook in obj.get("webhooks") or ()] == expected:
                 await self._client.delete(kind, name, uid=obj["metadata"]["uid"])
 
     # Certificates

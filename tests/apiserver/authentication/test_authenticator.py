@@ -185,14 +185,14 @@ async def test_token_for_another_audience_is_rejected(door: AuthenticatedServer)
     identity = await door.authenticated_user(token)
     plain = await door.review(token)
     review = await door.review(token, "vault", "x")
-    ours = await door.review(both)
+    status = await door.review(both)
     none = await door.review(both, "x")
     assert identity == 401
     assert plain == none == {"user": {}, "error": "invalid bearer token"}
     assert (review["authenticated"], review["audiences"]) == (True, ["vault"])
     assert review["user"]["username"] == "system:serviceaccount:default:sa"
     assert "system:authenticated" in review["user"]["groups"]
-    assert ours["audiences"] == [ISSUER]
+    assert status["audiences"] == [ISSUER]
 
 
 async def test_tampered_token_is_rejected(door: AuthenticatedServer) -> None:

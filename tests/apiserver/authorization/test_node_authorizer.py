@@ -118,8 +118,8 @@ def attributes(verb: str, resource: str, name: str = "", group: str = "", **more
 async def test_node_authorizer_decisions(api: Api, request_attributes: Attributes, reason: str | None) -> None:
     pods = "/api/v1/namespaces/default/pods"
     await api.create(pods, OURS)
-    theirs = {"nodeName": "n2", "serviceAccountName": "theirs"}
-    await api.create(pods, pod("theirs", **theirs, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]))
+    other_node = {"nodeName": "n2", "serviceAccountName": "theirs"}
+    await api.create(pods, pod("theirs", **other_node, volumes=[{"name": "a", "secret": {"secretName": "theirs"}}]))
     claim = {"namespace": "default", "name": "claim"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
     await api.create("/api/v1/persistentvolumes", {"metadata": {"name": "pv"}, "spec": {**spec, "claimRef": claim}})

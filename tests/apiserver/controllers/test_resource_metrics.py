@@ -133,10 +133,10 @@ async def test_missing_metrics(world: World, meter: Meter, path: str, text: str)
 
 async def test_discovery_and_read_only_verbs(world: World, meter: Meter) -> None:
     result = await discover(world.admin)
-    ours = {resource.name: resource for resource in result.resources() if resource.group == "metrics.k8s.io"}
+    served = {resource.name: resource for resource in result.resources() if resource.group == "metrics.k8s.io"}
     assert {
         name: (listed_resource.kind, listed_resource.namespaced, listed_resource.verbs)
-        for name, listed_resource in ours.items()
+        for name, listed_resource in served.items()
     } == {
         "nodes": ("NodeMetrics", False, ("get", "list")),
         "pods": ("PodMetrics", True, ("get", "list")),

@@ -171,8 +171,8 @@ def _object_path(place: str, answer: Answer) -> str:
 def _is_of_the_second(exchange: Exchange, difference: Difference) -> bool:
     """Whether it is only about who owns the time of a condition that the server sets: one that it sets again within
     the same second is no change."""
-    is_theirs = exchange.target.startswith(_SETTLING) and ".managedFields." in difference.path
-    return is_theirs and difference.path.endswith('.k:{"type":"Terminating"}.f:lastTransitionTime')
+    is_owner_of_condition = exchange.target.startswith(_SETTLING) and ".managedFields." in difference.path
+    return is_owner_of_condition and difference.path.endswith('.k:{"type":"Terminating"}.f:lastTransitionTime')
 
 
 def _written(exchange: Exchange, actual: Answer, place: str, revisions: dict[str, tuple[str, str]]) -> list[Difference]:

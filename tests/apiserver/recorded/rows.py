@@ -22,7 +22,7 @@ _NAME = re.compile(r'(?<= )"[^"]*"(?= is invalid: )')
 _EMPTY = re.compile(r"(?<=[ :])(\{\}|\[\])")
 
 
-def _shows_empty(difference: Difference, _exchange: Exchange, _ours: Answer) -> bool:
+def _shows_empty(difference: Difference, _exchange: Exchange, _actual: Answer) -> bool:
     if difference.path != "message":
         return False
     texts = [_NAME.sub("(name)", Translation.comparable(text)) for text in (difference.expected, difference.actual)]
@@ -42,10 +42,10 @@ def _causes(answer: Answer) -> list[tuple[str, str]]:
 def _is_in_order_of_a_map(difference: Difference, exchange: Exchange, actual: Answer) -> bool:
     if difference.path != "message" and not difference.path.startswith("body.details.causes."):
         return False
-    expected, ours_causes = _causes(exchange.answer), _causes(actual)
-    if expected == ours_causes or sorted(expected) != sorted(ours_causes):
+    expected, actual_causes = _causes(exchange.answer), _causes(actual)
+    if expected == actual_causes or sorted(expected) != sorted(actual_causes):
         return False
-    moved = [one for one, other in zip(expected, ours_causes, strict=True) if one != other]
+    moved = [one for one, other in zip(expected, actual_causes, strict=True) if one != other]
     return all(_OVER_A_MAP.search(field) or text.startswith("conflict with ") for field, text in moved)
 
 
@@ -54,7 +54,7 @@ ROWS = (
         "order of rules in SelfSubjectRulesReview",
         "Rules are sorted by the names of their bindings. Upstream lists them in the order of a Go map, which changes "
         "from request to request.",
-        lambda difference, _exchange, _ours: difference.path.endswith("Rules order"),
+        lambda difference, _exchange, _actual: difference.path.endswith("Rules order"),
     ),
     Row(
         "order of causes for the entries of a map",

@@ -40,7 +40,7 @@ _NOT_KNOWN = (
 
 # What is encrypted at rest, in every test: by each provider a resource.
 _ENCRYPTED = {"secrets": "aescbc", "configmaps": "secretbox", "serviceaccounts": "aesgcm"}
-_THEIRS, _OURS = ("one", "two"), ("two", "one")
+_UPSTREAM, _PILOTHOUSE = ("one", "two"), ("two", "one")
 """Names of the keys: each server encrypts with its first one."""
 _SECRETS = {
     "one": "b25lIGtleSBvZiAzMiBieXRlcyBmb3IgYWxsIG9mIHQ=",
@@ -63,12 +63,12 @@ def _encryption_config(directory: Path, keys: tuple[str, str]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+def kube_apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     """kube-apiserver with the options that both support."""
     if problem := missing_programs():
         pytest.skip(problem)
     disabled = ",".join(f"{version}=false" for version in _NOT_KNOWN)
-    config = _encryption_config(tmp_path_factory.mktemp("theirs"), _THEIRS)
+    config = _encryption_config(tmp_path_factory.mktemp("upstream"), _UPSTREAM)
     flags = [
         "--feature-gates=APIPriorityAndFairness=false",
         f"--runtime-config={disabled}",
@@ -82,10 +82,10 @@ def go(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 
 @pytest.fixture
-async def ours(env: Env, go: RealCluster, tmp_path: Path) -> AsyncIterator[Api]:
+async def api(env: Env, kube_apiserver: RealCluster, tmp_path: Path) -> AsyncIterator[Api]:
     """Our server, on the same etcd."""
-    options = EtcdOptions(servers=(go.etcd_url,), compaction_interval=0)
-    config = _encryption_config(tmp_path, _OURS)
+    options = EtcdOptions(servers=(kube_apiserver.etcd_url,), compaction_interval=0)
+    config = _encryption_config(tmp_path, _PILOTHOUSE)
     encryption = OpenedEncryption(env, str(config), reload=False, server_id="").at_rest
     store = EtcdStore.open(env, options, KeyLayout(), ObjectCodec(), encryption=encryption)
     api = Api(env, ServerOptions(service_range="10.0.0.0/16"), store=store)
@@ -93,9 +93,9 @@ async def ours(env: Env, go: RealCluster, tmp_path: Path) -> AsyncIterator[Api]:
         yield api
 
 
-async def _in_etcd(ours: Api, resource: str, name: str, namespace: str = "default") -> bytes:
+async def _in_etcd(api: Api, resource: str, name: str, namespace: str = "default") -> bytes:
     """What etcd has of an object."""
-    store = ours.store
+    store = api.store
     assert isinstance(store, EtcdStore)
     key = f"/registry/{resource}/{namespace}/{name}".encode()
     answer = await store.client.range(messages.RangeRequest(key=key))
@@ -103,39 +103,41 @@ async def _in_etcd(ours: Api, resource: str, name: str, namespace: str = "defaul
 
 
 @pytest.mark.parametrize(("resource", "provider"), [*_ENCRYPTED.items(), ("limitranges", "")])
-async def test_servers_decrypt_each_others_values(ours: Api, go: RealCluster, resource: str, provider: str) -> None:
+async def test_servers_decrypt_each_others_values(
+    api: Api, kube_apiserver: RealCluster, resource: str, provider: str
+) -> None:
     path, prefix = f"/api/v1/namespaces/default/{resource}", f"k8s:enc:{provider}:v1:" if provider else "k8s\0"
 
-    async def theirs(method: str, target: str, body: Any = None) -> Any:
-        status, answer = await asyncio.to_thread(go.try_request, method, target, body)
+    async def upstream_request(method: str, target: str, body: Any = None) -> Any:
+        status, answer = await asyncio.to_thread(kube_apiserver.try_request, method, target, body)
         assert status < 300, answer
         return answer
 
-    created = await ours.create(path, {"metadata": {"name": "ours", "labels": {"a": "b"}}})
-    assert (await _in_etcd(ours, resource, "ours")).startswith(f"{prefix}{'two:' if provider else ''}".encode())
-    assert (await theirs("GET", f"{path}/ours"))["metadata"]["uid"] == created["metadata"]["uid"]
-    await theirs("POST", path, {"metadata": {"name": "theirs", "labels": {"a": "b"}}})
-    of_theirs = await _in_etcd(ours, resource, "theirs")
-    assert of_theirs.startswith(f"{prefix}{'one:' if provider else ''}".encode())
-    read = await ours.get(f"{path}/theirs")
+    created = await api.create(path, {"metadata": {"name": "pilothouse", "labels": {"a": "b"}}})
+    assert (await _in_etcd(api, resource, "pilothouse")).startswith(f"{prefix}{'two:' if provider else ''}".encode())
+    assert (await upstream_request("GET", f"{path}/pilothouse"))["metadata"]["uid"] == created["metadata"]["uid"]
+    await upstream_request("POST", path, {"metadata": {"name": "upstream", "labels": {"a": "b"}}})
+    raw = await _in_etcd(api, resource, "upstream")
+    assert raw.startswith(f"{prefix}{'one:' if provider else ''}".encode())
+    read = await api.get(f"{path}/upstream")
     assert read.meta["labels"] == {"a": "b"}
     # What is encrypted with another key than the first one is written again, though nothing changes; and only then.
-    replaced = await ours.put(f"{path}/theirs", read.body)
-    again = await ours.put(f"{path}/theirs", replaced.body)
+    replaced = await api.put(f"{path}/upstream", read.body)
+    again = await api.put(f"{path}/upstream", replaced.body)
     assert (replaced.meta["resourceVersion"] == read.meta["resourceVersion"]) == (not provider)
     assert again.meta["resourceVersion"] == replaced.meta["resourceVersion"]
     if provider:
-        assert (await _in_etcd(ours, resource, "theirs")).startswith(f"{prefix}two:".encode())
-    assert (await theirs("GET", f"{path}/theirs"))["metadata"]["labels"] == {"a": "b"}
-    for name in ("ours", "theirs"):
-        assert (await ours.delete(f"{path}/{name}")).status == 200
+        assert (await _in_etcd(api, resource, "upstream")).startswith(f"{prefix}two:".encode())
+    assert (await upstream_request("GET", f"{path}/upstream"))["metadata"]["labels"] == {"a": "b"}
+    for name in ("pilothouse", "upstream"):
+        assert (await api.delete(f"{path}/{name}")).status == 200
 
 
-async def test_undecryptable_value_has_the_same_error(ours: Api, go: RealCluster) -> None:
+async def test_undecryptable_value_has_the_same_error(api: Api, kube_apiserver: RealCluster) -> None:
     secrets = "/api/v1/namespaces/default/secrets"
-    store = ours.store
+    store = api.store
     assert isinstance(store, EtcdStore)
-    await ours.create(secrets, {"metadata": {"name": "good"}})
+    await api.create(secrets, {"metadata": {"name": "good"}})
     key = b"/registry/secrets/default/"
     values = {
         b"unknown-key": b"k8s:enc:aescbc:v1:three:" + bytes(32),
@@ -147,17 +149,17 @@ async def test_undecryptable_value_has_the_same_error(ours: Api, go: RealCluster
         for name, value in values.items():
             await store.client.txn(messages.TxnRequest(success=[messages.put(key + name, value)]), operation="t")
         for path in (*(f"{secrets}/{name.decode()}" for name in values), f"{secrets}/good", secrets):
-            status, theirs = await asyncio.to_thread(go.try_request, "GET", path)
-            read = await ours.get(path)
+            status, expected = await asyncio.to_thread(kube_apiserver.try_request, "GET", path)
+            read = await api.get(path)
             assert (read.status, read.body.get("message"), read.body.get("reason")) == (
                 status,
-                theirs.get("message"),
-                theirs.get("reason"),
+                expected.get("message"),
+                expected.get("reason"),
             ), path
     finally:
         for name in values:
             await store.client.txn(messages.TxnRequest(success=[messages.delete(key + name)]), operation="t")
-    await ours.delete(f"{secrets}/good")
+    await api.delete(f"{secrets}/good")
 
 
 def _path(info: ResourceInfo, namespace: str) -> str:
@@ -176,115 +178,119 @@ def _bodies() -> list[tuple[ResourceInfo, dict[str, Any]]]:
     return result
 
 
-def _serves(go: RealCluster, info: ResourceInfo) -> bool:
+def _serves(kube_apiserver: RealCluster, info: ResourceInfo) -> bool:
     root = f"/apis/{info.api_version}" if info.group else "/api/v1"
     try:
-        return any(resource["name"] == info.resource for resource in go.request("GET", root)["resources"])
+        return any(resource["name"] == info.resource for resource in kube_apiserver.request("GET", root)["resources"])
     except RequestFailed:
         return False
 
 
-def _differences(theirs: Any, our_object: Any, path: str = "") -> list[str]:
-    """Fields of v1.20's response that ours lacks or has with another value."""
-    if isinstance(theirs, dict) and isinstance(our_object, dict):
+def _differences(expected: Any, actual: Any, path: str = "") -> list[str]:
+    """Fields of v1.20's response that are missing or different here."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
         return [
             difference
-            for name, value in theirs.items()
+            for name, value in expected.items()
             if name not in ("managedFields", "creationTimestamp") or value is not None
             if name != "managedFields"
             for difference in (
-                _differences(value, our_object[name], f"{path}.{name}")
-                if name in our_object
-                else ([] if value in (None, [], {}, "", 0, False) else [f"{path}.{name}: only theirs: {value!r}"])
+                _differences(value, actual[name], f"{path}.{name}")
+                if name in actual
+                else ([] if value in (None, [], {}, "", 0, False) else [f"{path}.{name}: only upstream: {value!r}"])
             )
         ]
-    if isinstance(theirs, list) and isinstance(our_object, list) and len(theirs) == len(our_object):
+    if isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         return [
             difference
-            for at, (one, other) in enumerate(zip(theirs, our_object, strict=True))
+            for at, (one, other) in enumerate(zip(expected, actual, strict=True))
             for difference in _differences(one, other, f"{path}[{at}]")
         ]
-    return [] if theirs == our_object else [f"{path}: {theirs!r} / {our_object!r}"]
+    return [] if expected == actual else [f"{path}: {expected!r} / {actual!r}"]
 
 
-async def test_every_common_kind_is_read_by_both_servers(ours: Api, go: RealCluster) -> None:
+async def test_every_common_kind_is_read_by_both_servers(api: Api, kube_apiserver: RealCluster) -> None:
     shared, kinds = set(), []
-    for direction in ("ours", "theirs"):
+    for direction in ("pilothouse", "upstream"):
         namespace = f"both-{direction}"
-        assert (await ours.post("/api/v1/namespaces", {"metadata": {"name": namespace}})).status == 201
+        assert (await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})).status == 201
         for info, body in _bodies():
             path, name = _path(info, namespace), body["metadata"]["name"]
-            if not await asyncio.to_thread(_serves, go, info):
+            if not await asyncio.to_thread(_serves, kube_apiserver, info):
                 continue
             label = f"{direction}: {info.kind} {name}"
-            if direction == "ours":
-                created = await ours.post(path, body)
+            if direction == "pilothouse":
+                created = await api.post(path, body)
                 if created.status == 409 or created.status == 422:
                     continue
                 assert created.status == 201, (label, created.text)
             else:
-                status, theirs = await asyncio.to_thread(go.try_request, "POST", path, body)
+                status, expected = await asyncio.to_thread(kube_apiserver.try_request, "POST", path, body)
                 if status in (400, 409, 422):
                     continue  # v1.20 has other rules
-                assert status == 201, (label, theirs)
+                assert status == 201, (label, expected)
             # Controllers of both change some of them once more.
             for _ in range(20):
-                status, theirs = await asyncio.to_thread(go.try_request, "GET", f"{path}/{name}")
-                assert status == 200, (label, theirs)
-                read = await ours.get(f"{path}/{name}")
+                status, expected = await asyncio.to_thread(kube_apiserver.try_request, "GET", f"{path}/{name}")
+                assert status == 200, (label, expected)
+                read = await api.get(f"{path}/{name}")
                 assert read.status == 200, (label, read.text)
-                our_object = read.body
-                if theirs["metadata"]["resourceVersion"] == our_object["metadata"]["resourceVersion"]:
+                actual = read.body
+                if expected["metadata"]["resourceVersion"] == actual["metadata"]["resourceVersion"]:
                     break
                 await asyncio.sleep(0.1)
-            kinds += [f"{label}: {difference}" for difference in _differences(theirs, our_object)]
+            kinds += [f"{label}: {difference}" for difference in _differences(expected, actual)]
             shared.add(info.kind)
             if not info.namespaced:
-                await ours.delete(f"{path}/{name}")
+                await api.delete(f"{path}/{name}")
     assert not kinds, "\n".join(kinds)
     assert len(shared) > 35, sorted(shared)
 
 
 @pytest.mark.real_loop(timeout=1200)
 @pytest.mark.timeout(1300)
-async def test_lists_agree_under_mixed_load(ours: Api, go: RealCluster, soak: bool, soak_minutes: float) -> None:
+async def test_lists_agree_under_mixed_load(
+    api: Api, kube_apiserver: RealCluster, soak: bool, soak_minutes: float
+) -> None:
     """Creates, changes and deletions at both; both list the same at revisions in between. With --soak for minutes."""
     chance = random.Random(7)
     lists: list[tuple[str, Any]] = []
 
-    async def at_ours(step: int) -> None:
+    async def pilothouse_write(step: int) -> None:
         name = f"m{chance.randrange(12)}"
         match step % 3:
             case 0:
-                await ours.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "ours"}})
+                await api.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "pilothouse"}})
             case 1:
-                await ours.patch(f"{CONFIG_MAPS}/{name}", {"data": {"step": str(step)}})
+                await api.patch(f"{CONFIG_MAPS}/{name}", {"data": {"step": str(step)}})
             case _:
-                await ours.delete(f"{CONFIG_MAPS}/{name}")
+                await api.delete(f"{CONFIG_MAPS}/{name}")
 
-    def at_theirs(step: int) -> None:
+    def upstream_write(step: int) -> None:
         name = f"m{chance.randrange(12)}"
         if step % 2:
-            go.try_request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "theirs"}})
+            kube_apiserver.try_request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "upstream"}})
         else:
-            go.try_request("DELETE", f"{CONFIG_MAPS}/{name}")
+            kube_apiserver.try_request("DELETE", f"{CONFIG_MAPS}/{name}")
 
     async def compare() -> None:
         for revision, items in lists:
             target = f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&limit=500"
-            status, theirs = await asyncio.to_thread(go.try_request, "GET", target)
-            assert status == 200, theirs
-            assert [_comparable(item) for item in theirs["items"]] == [_comparable(item) for item in items], revision
-            again = await ours.get(target)
+            status, expected = await asyncio.to_thread(kube_apiserver.try_request, "GET", target)
+            assert status == 200, expected
+            assert [_comparable(item) for item in expected["items"]] == [_comparable(item) for item in items], revision
+            again = await api.get(target)
             assert [_comparable(item) for item in again.body["items"]] == [_comparable(item) for item in items]
         lists.clear()
 
     until = time.monotonic() + soak_minutes * 60 if soak else 0.0
     step = compared = 0
     while step < 120 or time.monotonic() < until:
-        await asyncio.gather(*(at_ours(step + more) for more in range(3)), asyncio.to_thread(at_theirs, step))
+        await asyncio.gather(
+            *(pilothouse_write(step + more) for more in range(3)), asyncio.to_thread(upstream_write, step)
+        )
         if step % 10 == 0:
-            listed = await ours.get(CONFIG_MAPS)
+            listed = await api.get(CONFIG_MAPS)
             lists.append((listed.meta["resourceVersion"], listed.body["items"]))
         if step % 100 == 99:
             compared += len(lists)
@@ -299,19 +305,19 @@ def _comparable(item: Any) -> Any:
     return meta["name"], meta["uid"], meta["resourceVersion"], item.get("data")
 
 
-async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go: RealCluster) -> None:
+async def test_node_ports_and_addresses_are_unique_across_servers(api: Api, kube_apiserver: RealCluster) -> None:
     services = "/api/v1/namespaces/default/services"
 
     def body(name: str, **spec: Any) -> dict[str, Any]:
         return {"metadata": {"name": name}, "spec": {"type": "NodePort", "ports": [{"port": 80}], **spec}}
 
     async def local(name: str) -> Any:
-        answer = await ours.post(services, body(name))
+        answer = await api.post(services, body(name))
         assert answer.status == 201, answer.text
         return answer.body
 
     async def upstream(name: str) -> Any:
-        status, response = await asyncio.to_thread(go.try_request, "POST", services, body(name))
+        status, response = await asyncio.to_thread(kube_apiserver.try_request, "POST", services, body(name))
         assert status == 201, response
         return response
 
@@ -321,15 +327,15 @@ async def test_node_ports_and_addresses_are_unique_across_servers(ours: Api, go:
     assert len({created_service["spec"]["clusterIP"] for created_service in responses}) == 20
     port = responses[0]["spec"]["ports"][0]["nodePort"]
     status, refused = await asyncio.to_thread(
-        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": port}])
+        kube_apiserver.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": port}])
     )
     assert (status, "already allocated" in refused["message"]) == (422, True)
     other_port = responses[1]["spec"]["ports"][0]["nodePort"]
-    answer = await ours.post(services, body("again", ports=[{"port": 80, "nodePort": other_port}]))
+    answer = await api.post(services, body("again", ports=[{"port": 80, "nodePort": other_port}]))
     assert answer.status == 422, answer.text
     for item in responses:
-        await ours.delete(f"{services}/{item['metadata']['name']}")
+        await api.delete(f"{services}/{item['metadata']['name']}")
     status, conflicting_service = await asyncio.to_thread(
-        go.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": port}])
+        kube_apiserver.try_request, "POST", services, body("again", ports=[{"port": 80, "nodePort": port}])
     )
     assert status == 201, conflicting_service

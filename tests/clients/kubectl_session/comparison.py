@@ -61,21 +61,21 @@ _OWNED = re.compile(r"\.managedFields\[[^\]]*\]\.(?!manager$)")
 """Managed fields are covered by the recorded responses of v1.36.2."""
 
 
-def differences(step: Step, real: Answer, ours: Answer) -> Iterator[str]:
+def differences(step: Step, expected: Answer, actual: Answer) -> Iterator[str]:
     """The differences of a step: the exit code, any line, or a field of kube-apiserver's object.
 
-    Of objects, what only ours has is what releases have added: the recorded answers of v1.36.2 hold it, and golden
-    output holds the text of steps that are ``newer``.
+    Fields that only pilothouse has were added by later releases: they are compared with the recorded answers of
+    v1.36.2, and the text of steps that are ``newer`` with golden output.
     """
-    if real.code != ours.code:
-        yield f"{step.name} | exit code: real {real.code}, ours {ours.code}"
+    if expected.code != actual.code:
+        yield f"{step.name} | exit code: expected {expected.code}, actual {actual.code}"
     if step.newer:
         return
-    yield from _compare_text(f"{step.name} | err", lines(step, real.err), lines(step, ours.err))
-    if re.search(r"(^| )-o (yaml|json)\b", step.line) and real.out.strip() and ours.out.strip():
-        yield from _compare_objects(step, list(yaml.safe_load_all(real.out)), list(yaml.safe_load_all(ours.out)))
+    yield from _compare_text(f"{step.name} | err", lines(step, expected.err), lines(step, actual.err))
+    if re.search(r"(^| )-o (yaml|json)\b", step.line) and expected.out.strip() and actual.out.strip():
+        yield from _compare_objects(step, list(yaml.safe_load_all(expected.out)), list(yaml.safe_load_all(actual.out)))
     else:
-        yield from _compare_text(f"{step.name} | out", lines(step, real.out), lines(step, ours.out))
+        yield from _compare_text(f"{step.name} | out", lines(step, expected.out), lines(step, actual.out))
 
 
 # Text
@@ -112,21 +112,21 @@ def _sort_events(found_events: list[str]) -> list[str]:
     return result[:-1]
 
 
-def _compare_text(place: str, real: list[str], ours: list[str]) -> Iterator[str]:
-    if real != ours:
-        yield "\n".join([place, *unified_diff(real, ours, "real", "ours", lineterm="", n=1)])
+def _compare_text(place: str, expected: list[str], actual: list[str]) -> Iterator[str]:
+    if expected != actual:
+        yield "\n".join([place, *unified_diff(expected, actual, "expected", "actual", lineterm="", n=1)])
 
 
 # Objects
 
 
-def _compare_objects(step: Step, real: Any, ours: Any) -> Iterator[str]:
-    left, right = dict(_flatten(_sorted(real), "")), dict(_flatten(_sorted(ours), ""))
+def _compare_objects(step: Step, expected: Any, actual: Any) -> Iterator[str]:
+    left, right = dict(_flatten(_sorted(expected), "")), dict(_flatten(_sorted(actual), ""))
     for path, value in left.items():
         obj = right.get(path, ABSENT)
         # A null is a field that is not set; since v1.34 it is not printed.
         if value not in (obj, "None") and not path.endswith(_RENAMED) and not _OWNED.search(path):
-            yield f"{step.name} | {path}: real {value}, ours {obj}"
+            yield f"{step.name} | {path}: expected {value}, actual {obj}"
 
 
 def _sorted(documents: list[Any]) -> list[Any]:

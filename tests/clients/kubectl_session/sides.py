@@ -1,4 +1,4 @@
-"""The two clusters that a kubectl session runs on: the real kube-apiserver v1.20.2 with etcd, and ours.
+"""The two clusters that a kubectl session runs on: the real kube-apiserver v1.20.2 with etcd, and pilothouse.
 
 In front of both run the same programs: Go's kube-controller-manager and kube-scheduler (v1.20) and three of our
 simulated nodes. ``running_sides`` starts everything; ``script`` has the commands, ``comparison`` compares the answers.
@@ -105,9 +105,9 @@ class Side:
 
 @contextlib.contextmanager
 def running_sides(directory: Path, *, with_real: bool) -> Iterator[list[Side]]:
-    """Our side and the real one, with all programs running and three nodes ready."""
+    """The sides of pilothouse and of kube-apiserver, with all programs running and three nodes ready."""
     with contextlib.ExitStack() as running:
-        ours = _our_server(directory / "ours", running)
+        server = _pilothouse_server(directory / "pilothouse", running)
         cluster = RealCluster([GATES], service_accounts=True)
         running.callback(cluster.stop)
         sides = []
@@ -115,7 +115,7 @@ def running_sides(directory: Path, *, with_real: bool) -> Iterator[list[Side]]:
             cluster.start()
             (directory / "real").mkdir()
             sides.append(Side("real", directory / "real", cluster.server, cluster.ca_file))
-        sides.insert(0, _our_side(directory / "ours", ours))
+        sides.insert(0, _pilothouse_side(directory / "pilothouse", server))
         for side in sides:
             running.callback(side.close)
             for program in _programs(side, cluster):
@@ -125,7 +125,7 @@ def running_sides(directory: Path, *, with_real: bool) -> Iterator[list[Side]]:
         yield sides
 
 
-def _our_server(directory: Path, running: contextlib.ExitStack) -> Program:
+def _pilothouse_server(directory: Path, running: contextlib.ExitStack) -> Program:
     directory.mkdir()
     tokens = directory / "tokens.csv"
     tokens.write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
@@ -146,12 +146,12 @@ def _our_server(directory: Path, running: contextlib.ExitStack) -> Program:
     return server
 
 
-def _our_side(directory: Path, server: Program) -> Side:
+def _pilothouse_side(directory: Path, server: Program) -> Side:
     server.until("pilothouse is ready")
     cluster = yaml.safe_load((directory / "plane.kubeconfig").read_text())["clusters"][0]["cluster"]
     authority = directory / "ca.crt"
     authority.write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
-    return Side("ours", directory, cluster["server"], authority)
+    return Side("pilothouse", directory, cluster["server"], authority)
 
 
 def _programs(side: Side, keys: RealCluster) -> Iterator[Program]:

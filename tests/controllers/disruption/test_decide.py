@@ -202,11 +202,11 @@ def test_condition_has_the_last_transition_time() -> None:
 
 def test_conditions_of_others_are_kept() -> None:
     """TestKeepExistingPDBConditionDuringSync."""
-    theirs = Condition(type="ExistingTestCondition", status="True", reason="Test", message="This is a test condition")
-    old = PodDisruptionBudgetStatus(conditions=(theirs,))
+    foreign = Condition(type="ExistingTestCondition", status="True", reason="Test", message="This is a test condition")
+    old = PodDisruptionBudgetStatus(conditions=(foreign,))
     new = new_status(budget(old), Counts(expected=0, desired=3), 0, {}, NOW)
     assert new is not None
-    assert new.conditions == (theirs, condition_of("False", "InsufficientPods"))
+    assert new.conditions == (foreign, condition_of("False", "InsufficientPods"))
 
 
 def test_sync_failure_allows_no_disruptions_and_keeps_counts() -> None:

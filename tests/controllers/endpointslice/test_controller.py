@@ -99,19 +99,19 @@ async def test_service_gets_a_slice_with_its_pods(world: World) -> None:
 async def test_changed_slices_are_reverted_and_foreign_slices_ignored(world: World) -> None:
     """kubernetes#85353."""
     await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-    theirs = {
-        "metadata": {"name": "theirs", "labels": {"kubernetes.io/service-name": "web"}},
+    foreign = {
+        "metadata": {"name": "foreign", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "IPv4",
         "endpoints": [],
         "ports": [],
     }
-    await world.request("POST", SLICES, theirs)
+    await world.request("POST", SLICES, foreign)
     await pod(world, 1)
     await asyncio.sleep(5)
-    [ours] = [
-        endpoint_slice for endpoint_slice in await slices(world) if endpoint_slice["metadata"]["name"] != "theirs"
+    [own_slices] = [
+        endpoint_slice for endpoint_slice in await slices(world) if endpoint_slice["metadata"]["name"] != "foreign"
     ]
-    path = f"{SLICES}/{ours['metadata']['name']}"
+    path = f"{SLICES}/{own_slices['metadata']['name']}"
     await world.merge(path, {"endpoints": []})
     await asyncio.sleep(5)
     assert await endpoints(world) == [("p1", True)]
@@ -424,11 +424,11 @@ async def test_slice_with_changed_managed_by_label_is_replaced(world: World) -> 
         [only] = await slices(world)
         await world.merge(f"{SLICES}/{only['metadata']['name']}", {"metadata": {"labels": {label: value}}})
         await asyncio.sleep(5)
-        ours = [
+        own_slices = [
             endpoint_slice
             for endpoint_slice in await slices(world)
             if endpoint_slice["metadata"]["name"] != only["metadata"]["name"]
         ]
-        assert [len(item["endpoints"]) for item in ours] == [1]
+        assert [len(item["endpoints"]) for item in own_slices] == [1]
         await world.delete(f"{SLICES}/{only['metadata']['name']}")
         await asyncio.sleep(5)

@@ -276,8 +276,8 @@ def test_slices_of_a_previous_service_of_the_same_name_are_deleted() -> None:
     },
 )
 def test_labels(owner: Service, expected: dict[str, str]) -> None:
-    ours = {MANAGED_BY: "endpointslice-controller.k8s.io", SERVICE_NAME: "web"}
-    assert slice_labels(owner) == {**expected, **ours}
+    own_labels = {MANAGED_BY: "endpointslice-controller.k8s.io", SERVICE_NAME: "web"}
+    assert slice_labels(owner) == {**expected, **own_labels}
 
 
 def test_service_labels_are_copied_except_reserved_ones() -> None:

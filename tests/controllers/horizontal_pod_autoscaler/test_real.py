@@ -20,19 +20,19 @@ from pilothouse.env import Env
 from pilothouse.machinery.times import format_time
 
 NEEDED = ("system:kube-controller-manager", "system:controller:horizontal-pod-autoscaler")
-OURS, THEIRS = "autoscaling/v2", "autoscaling/v2beta2"
+CURRENT_VERSION, OLDER_VERSION = "autoscaling/v2", "autoscaling/v2beta2"
 LABELS = {"app": "web"}
 OPTIONS = HorizontalPodAutoscalerOptions(sync_period=0.5, cpu_initialization_period=0.0, downscale_stabilization=3.0)
 
 
-def _theirs(request: wire.Request) -> wire.Request:
-    target = request.target.replace(f"/apis/{OURS}/", f"/apis/{THEIRS}/")
-    body = request.body.replace(f'"{OURS}"'.encode(), f'"{THEIRS}"'.encode())
+def _to_older(request: wire.Request) -> wire.Request:
+    target = request.target.replace(f"/apis/{CURRENT_VERSION}/", f"/apis/{OLDER_VERSION}/")
+    body = request.body.replace(f'"{CURRENT_VERSION}"'.encode(), f'"{OLDER_VERSION}"'.encode())
     return msgspec.structs.replace(request, target=target, body=body)
 
 
-def _ours(text: bytes) -> bytes:
-    return text.replace(f'"{THEIRS}"'.encode(), f'"{OURS}"'.encode())
+def _from_older(text: bytes) -> bytes:
+    return text.replace(f'"{OLDER_VERSION}"'.encode(), f'"{CURRENT_VERSION}"'.encode())
 
 
 class Older:
@@ -42,11 +42,11 @@ class Older:
         self._inner = inner
 
     async def request(self, request: wire.Request) -> wire.Response:
-        response = await self._inner.request(_theirs(request))
-        return msgspec.structs.replace(response, body=_ours(response.body))
+        response = await self._inner.request(_to_older(request))
+        return msgspec.structs.replace(response, body=_from_older(response.body))
 
     async def open(self, request: wire.Request) -> wire.Stream:
-        return OlderStream(await self._inner.open(_theirs(request)))
+        return OlderStream(await self._inner.open(_to_older(request)))
 
     async def close(self) -> None:
         await self._inner.close()
@@ -64,9 +64,9 @@ class OlderStream:
         async for piece in self._inner:
             lines, newline, rest = (rest + piece).rpartition(b"\n")
             if newline:
-                yield _ours(lines + newline)
+                yield _from_older(lines + newline)
         if rest:
-            yield _ours(rest)
+            yield _from_older(rest)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -86,26 +86,33 @@ def test_invalid_settings_are_reported_at_startup(tmp_path: Path) -> None:
         assert "Must specify --cluster-cidr if --allocate-node-cidrs is set" in manager.log
 
 
-def test_allocation_continues_between_upstreams_manager_and_ours(
+def test_allocation_continues_between_kube_controller_manager_and_pilothouse(
     dual_stack_cluster: RealCluster, tmp_path: Path
 ) -> None:
     real_cluster = dual_stack_cluster
     roles = ["system:kube-controller-manager", "system:controller:node-controller"]
-    ours = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
-    theirs = ("--controllers=nodeipam", "--feature-gates=IPv6DualStack=true", *FLAGS[1:-2], "--leader-elect=false")
+    pilothouse_flags = ("--kubeconfig", str(real_cluster.user("nodeipam", cluster_roles=roles)), *FLAGS)
+    upstream_flags = (
+        "--controllers=nodeipam",
+        "--feature-gates=IPv6DualStack=true",
+        *FLAGS[1:-2],
+        "--leader-elect=false",
+    )
     allocated: dict[str, tuple[str, ...]] = {}
 
     def read() -> dict[str, tuple[str, ...]]:
         items = real_cluster.request("GET", NODES)["items"]
         return {item["metadata"]["name"]: tuple(item["spec"].get("podCIDRs", ())) for item in items}
 
-    for turn, start in enumerate(("ours", "go", "ours")):  # the Go one waits ten seconds before it reads nodes
+    for turn, start in enumerate(
+        ("pilothouse", "upstream", "pilothouse")
+    ):  # the Go one waits ten seconds before it reads nodes
         for number in range(4):
             real_cluster.request("POST", NODES, {"metadata": {"name": f"n{turn}{number}"}})
-        if start == "go":
-            program = kube_controller_manager(real_cluster, tmp_path, *theirs)
+        if start == "upstream":
+            program = kube_controller_manager(real_cluster, tmp_path, *upstream_flags)
         else:
-            program = pilothouse(tmp_path, "manager", *ours)
+            program = pilothouse(tmp_path, "manager", *pilothouse_flags)
         with program:
             until(lambda: all(len(ranges) == 2 for ranges in read().values()), f"{start} gives ranges")
         result = read()

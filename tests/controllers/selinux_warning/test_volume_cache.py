@@ -288,8 +288,10 @@ def test_conflicts_agree_with_pairwise_comparison(number: int) -> None:
         expected = {
             Conflict(property_name, one, value, other, other_value)
             for one, conflicts_of_pod in known.items()
-            for other, theirs in known.items()
-            for volume in conflicts_of_pod.keys() & theirs.keys()
-            for property_name, value, other_value in conflicts_between(conflicts_of_pod[volume], theirs[volume])
+            for other, conflicts_of_other in known.items()
+            for volume in conflicts_of_pod.keys() & conflicts_of_other.keys()
+            for property_name, value, other_value in conflicts_between(
+                conflicts_of_pod[volume], conflicts_of_other[volume]
+            )
         }
         assert set(volume_cache.conflicts()) == expected

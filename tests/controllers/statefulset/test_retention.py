@@ -93,9 +93,9 @@ def test_claim_with_another_controller_is_unchanged() -> None:
         retains = (scaled, deleted) == (RETAIN, RETAIN)
         assert has_unexpected_controller((RULER,), rule) != retains
         assert is_claim_owner_updated_properly((RULER,), rule), owners
-        for ours in (BY_SET, POD):
-            assert not is_claim_owner_updated_properly((RULER, ours), rule)
-            assert updated_owner_refs((RULER, ours), rule) == (RULER,)
+        for own in (BY_SET, POD):
+            assert not is_claim_owner_updated_properly((RULER, own), rule)
+            assert updated_owner_refs((RULER, own), rule) == (RULER,)
 
 
 @pytest.mark.parametrize(

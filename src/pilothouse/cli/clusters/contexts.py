@@ -69,8 +69,8 @@ def _context_of_foreground() -> str:
     if current_context is None:
         return ""
     _path, document, current = current_context
-    is_ours = kubeconfig_text.is_marked(document, current) and not kubeconfig_text.owner_of(document, current)
-    return current if is_ours else ""
+    written_here = kubeconfig_text.is_marked(document, current) and not kubeconfig_text.owner_of(document, current)
+    return current if written_here else ""
 
 
 def _current_context() -> tuple[Path, Document, str] | None:

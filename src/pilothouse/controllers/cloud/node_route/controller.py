@@ -43,7 +43,7 @@ class NodeRouteController(ManagedController):
         self._client = context.client
         self._routes = routes
         self._cluster, self._period = options.cluster_name, pause(options.period)
-        self._ours = cluster_ranges(options.cluster_cidr)
+        self._cluster_ranges = cluster_ranges(options.cluster_cidr)
         self._nodes = nodes.cache
         self._recorder = EventRecorder(context.client, context.env, COMPONENT)
         self.add_runnable("events", self._recorder.run)
@@ -65,7 +65,7 @@ class NodeRouteController(ManagedController):
     async def _reconcile_node_routes(self) -> None:
         routes = await self._routes.list(self._cluster)
         nodes = self._nodes.list()
-        planned = plan(nodes, routes, self._ours)
+        planned = plan(nodes, routes, self._cluster_ranges)
         # A route that is recreated must be deleted first (kubernetes#98359).
         await each(planned.delete, self._delete_route, concurrency=CONCURRENCY)
         missing: dict[str, None] = {}
