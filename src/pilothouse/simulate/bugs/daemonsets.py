@@ -103,7 +103,7 @@ CRASH_AFTER_CREATE = Bug(
 
 
 @CRASH_AFTER_CREATE.scenario(
-    "with new lists",
+    "a consistent list after the restart",
     options=OPTIONS,
     invariants=invariants,
     unguarded=Unguarded("is one pod too many", lambda: synced_without("pods")),
@@ -124,9 +124,9 @@ async def crash_after_create(simulation: Simulation, stale: bool) -> None:
     check(stale or only_invariant(simulation, DaemonSets).created == 4, "more than four pods were created")
 
 
-CRASH_AFTER_CREATE.scenario("with old lists", options=OPTIONS, invariants=invariants, cases={"": {"stale": True}})(
-    crash_after_create
-)
+CRASH_AFTER_CREATE.scenario(
+    "a stale list after the restart", options=OPTIONS, invariants=invariants, cases={"": {"stale": True}}
+)(crash_after_create)
 
 STALE_CACHE = Bug(
     "kubernetes#134937",
@@ -278,10 +278,10 @@ async def taint_goes_while_pods_stop(simulation: Simulation) -> None:
 
 
 @TAINT_GONE.scenario(
-    "the watch of nodes",
+    "the controller observes the taint",
     options=OPTIONS,
     invariants=invariants,
-    cases={"observed": {"mode": "observed"}, "held": {"mode": "held"}, "between two lists": {"mode": "gone"}},
+    cases={"at once": {"mode": "observed"}, "late": {"mode": "held"}, "never": {"mode": "gone"}},
 )
 async def watch_of_nodes(simulation: Simulation, mode: str) -> None:
     """Another client evicts the pods, and the controller observes the taint immediately, late, or not at all."""

@@ -11,23 +11,32 @@ _HEAD = """# Known bugs
 <!-- Written by `python -m pilothouse.simulate.bugs.documentation`; a test keeps it up to date. -->
 
 {bugs} bugs that Kubernetes' controllers had or still have, in {scenarios} scenarios. Each scenario runs on the
-simulated cluster in virtual time, twice: with the guard that prevents the bug in pilothouse, and without it. The second
-run must fail with the failure that the scenario declares.
+simulated cluster in virtual time, twice: with the guard, which is the check that prevents the bug in pilothouse, and
+without it. The second run must fail with the failure that the scenario declares.
 
 ```console
 $ pilothouse bugs list                              # all of them
-$ pilothouse bugs run 129795                        # the guard holds
-$ pilothouse bugs run 129795 --unguarded            # the bug happens: what went wrong, why, and the log
-$ pilothouse bugs run --all                         # everything, both ways; exit code 1 if anything is not as declared
+$ pilothouse bugs run 129795                        # with the guard: the bug must not happen
+$ pilothouse bugs run 129795 --unguarded            # without the guard: prints the failure, its cause, and the log
+$ pilothouse bugs run --all                         # everything, both ways; exit code 1 if a result is unexpected
 $ pilothouse bugs run 129795 --unguarded -o json
-$ pilothouse bugs run 54096 --unguarded --report bug.html   # the same as a page with pictures
+$ pilothouse bugs run 54096 --unguarded --report bug.html   # as an HTML page with charts
 ```
 
 `pilothouse bugs run NAME --scenario TEXT` runs the scenarios whose name begins with TEXT, `--seed N` another order of
 events. A guard is disabled for one run by replacing a function of the controller, or by an option.
 
-The first three patterns are those of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management
-Controllers", OSDI 2022).
+The patterns are:
+
+* *stale state*: the controller acts on an old state of the cluster, for example because a watch lags;
+* *intermediate state*: it stops between two writes, and the next process does not continue correctly;
+* *unobserved state*: it never sees a change, because no event was delivered for it;
+* *time*: a result depends on the clock, a timeout or a schedule;
+* *collision*: two objects have the same name or hash;
+* *logic or limits*: a wrong decision, or work without a bound.
+
+The first three are those of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers", OSDI
+2022).
 
 | Bug | Controller | Pattern | What happens | Upstream |
 |---|---|---|---|---|
@@ -53,9 +62,9 @@ def _row(bug: Bug) -> str:
 def _section(bug: Bug) -> Iterator[str]:
     yield f"## {bug.id} {bug.title}"
     yield ""
-    yield "Threads: " + ", ".join(f"[{thread}]({link_of(thread)})" for thread in bug.threads) + "."
+    yield "Issues: " + ", ".join(f"[{thread}]({link_of(thread)})" for thread in bug.threads) + "."
     yield ""
-    yield f"**Mechanism.** {bug.mechanism}"
+    yield f"**Cause.** {bug.mechanism}"
     yield ""
     yield f"**Guard.** {bug.protection}"
     if bug.limits:

@@ -238,7 +238,7 @@ def not_terminating(self: JobEvents, pod: Pod) -> None:
 
 
 def no_pods_of(self: JobEvents, job: Job) -> None:
-    """Only the pods that are not going."""
+    """Only the pods that are not terminating."""
     for pod in self._pods.list(job.metadata.namespace):
         reference = controller_of(pod.metadata)
         if reference is not None and reference.uid == job.metadata.uid:
@@ -254,14 +254,14 @@ def no_pods_of(self: JobEvents, job: Job) -> None:
         ((JobEvents, "_enqueue_orphan_of_job", not_terminating), (JobEvents, "_enqueue_orphans_of", no_pods_of)),
     ),
     cases={
-        "Background, observed": {"policy": "Background", "restarted": False},
-        "Background, while no manager lives": {"policy": "Background", "restarted": True},
+        "Background, with a manager": {"policy": "Background", "restarted": False},
+        "Background, without a manager": {"policy": "Background", "restarted": True},
     },
     variations={
-        "Foreground, observed": {"policy": "Foreground", "restarted": False},
-        "Foreground, while no manager lives": {"policy": "Foreground", "restarted": True},
-        "Orphan, observed": {"policy": "Orphan", "restarted": False},
-        "Orphan, while no manager lives": {"policy": "Orphan", "restarted": True},
+        "Foreground, with a manager": {"policy": "Foreground", "restarted": False},
+        "Foreground, without a manager": {"policy": "Foreground", "restarted": True},
+        "Orphan, with a manager": {"policy": "Orphan", "restarted": False},
+        "Orphan, without a manager": {"policy": "Orphan", "restarted": True},
     },
 )
 async def slow_to_stop(simulation: Simulation, policy: str, restarted: bool) -> None:

@@ -123,9 +123,9 @@ async def kubelet_starts_again(simulation: Simulation, streams: bool = True) -> 
 
 
 @OLD_SERVER.scenario(
-    "a manager that starts with old lists", options=SimulationOptions(nodes=2, controllers=("statefulset",))
+    "a manager that starts with a stale list", options=SimulationOptions(nodes=2, controllers=("statefulset",))
 )
-async def manager_with_old_lists(simulation: Simulation) -> None:
+async def manager_with_stale_lists(simulation: Simulation) -> None:
     """It gets no pods. It cannot create them twice, because they have fixed names."""
     user = User(simulation.user)
     web = workload("StatefulSet", pod=pod_spec(), replicas=4, serviceName="web")

@@ -477,7 +477,8 @@ def resync_every_30_seconds(self: SharedInformer[Any], *handlers: Any, **seconds
     ),
 )
 async def new_among_many(simulation: Simulation) -> None:
-    """150 StatefulSets without pods exist, and another one is created half a minute and a bit after a start."""
+    """150 StatefulSets without pods exist, and another one is created more than half a minute after a
+    start."""
     user = Owner(simulation.user)
     pod = pod_spec("a")
     for number in range(MANY):
