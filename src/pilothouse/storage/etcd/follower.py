@@ -103,16 +103,17 @@ class Follower:
             self._delay.cancel()
             self._delay = None
 
-    def _deliver_soon(self) -> None:
+    def _deliver_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Deliver the events that wait, or more of them within a moment."""
         pending = self._pending_writes()
         if pending < _MIN_WRITES or len(self._waiting) >= pending * _SHARE_OF_WRITES:
             self._changed.set()
         elif self._delay is None:
-            self._delay = asyncio.get_running_loop().call_later(_MAX_DELAY, self._changed.set)
+            self._delay = loop.call_later(_MAX_DELAY, self._changed.set)
 
     async def _deliver(self, reading: "asyncio.Task[None]") -> None:
         """Deliver what was read, until reading fails; raises that error."""
+        loop = asyncio.get_running_loop()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -124,7 +125,7 @@ class Follower:
                 if pause >= _MIN_PAUSE:
                     await asyncio.sleep(min(pause, _MAX_PAUSE))
             if self._waiting:
-                self._deliver_soon()
+                self._deliver_soon(loop)
                 continue
             self._received.set()
             if self._progress:
@@ -163,7 +164,7 @@ class Follower:
                     self._waiting += fragments
                     self._progress = 0
                     fragments = []
-                    self._deliver_soon()
+                    self._deliver_soon(loop)
                     while len(self._waiting) > _MAX_WAITING:
                         self._received.clear()
                         await self._received.wait()

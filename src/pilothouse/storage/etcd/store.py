@@ -45,8 +45,8 @@ reads from etcd."""
 _MAX_IN_FLIGHT = 500
 _MAX_FAILED_KEYS = 10_000
 """Keys: far more than are written while a request is handled."""
-_TURN_SECONDS = 0.004
-"""Values that others have written are decoded in slices of that duration."""
+_TURN_SECONDS, _REVISIONS_PER_CHECK = 0.004, 8
+"""Values that others have written are decoded in slices of that duration, which is checked after so many revisions."""
 _SHARE_OF_CHECK = 0.9
 _RETRY_SECONDS = 10.0
 """Seconds between two attempts to decrypt values that could not be decrypted, if the error is temporary."""
@@ -372,6 +372,7 @@ class EtcdStore(Store):
 
     def _send_all(self) -> "list[asyncio.Task[StoreError | None]]":
         """Start to commit the staged writes."""
+        loop = asyncio.get_running_loop()
         queue, self._queue = self._queue, []
         sent: list[asyncio.Task[StoreError | None]] = []
         earlier = None
@@ -380,7 +381,7 @@ class EtcdStore(Store):
             if transaction.task is None:
                 if earlier is not None:
                     transaction.previous = earlier  # writes that are committed together keep their order
-                transaction.task = asyncio.create_task(self._run_transaction(transaction))
+                transaction.task = loop.create_task(self._run_transaction(transaction))
                 sent.append(transaction.task)
                 earlier = transaction
         return sent
@@ -598,14 +599,16 @@ class EtcdStore(Store):
         delivered = self._watchers.deliveries
         group: dict[str, Staged] = {}
         began = self._env.monotonic()
-        revision = 0
+        revision = revisions = 0
         for event in events:
             pair = event.kv
-            if pair.mod_revision != revision and self._env.monotonic() - began > _TURN_SECONDS:
-                self._publish(group)
-                await asyncio.sleep(0)
-                began = self._env.monotonic()
-            revision = pair.mod_revision
+            if pair.mod_revision != revision:
+                revision = pair.mod_revision
+                revisions += 1
+                if revisions % _REVISIONS_PER_CHECK == 0 and self._env.monotonic() - began > _TURN_SECONDS:
+                    self._publish(group)
+                    await asyncio.sleep(0)
+                    began = self._env.monotonic()
             key = key_of(self.keys, pair)
             if key is None:
                 continue
