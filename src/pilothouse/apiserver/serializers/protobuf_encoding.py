@@ -10,20 +10,22 @@ Go's generated code: fields by number, and each one that is not a pointer, even 
 import base64
 import datetime
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from pilothouse.apiserver.serializers.protobuf_table import FieldRow, rows_of
-from pilothouse.machinery.bounded_cache import bounded_cache
+from pilothouse.machinery.bounded_cache import TEMPLATE_BYTES, bounded_cache
 from pilothouse.machinery.durations import parse_nanoseconds
 
 _Chunks = list[bytes]
 _Value = Callable[[Any], bytes]
 """Encodes a JSON value to the bytes after a tag, without their length."""
 _Field = Callable[[Any, _Chunks], None]
+_Compiled = tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]]
+"""What ``_compiled`` returns."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
@@ -62,6 +64,46 @@ def encode_message(message: str, value: Any) -> bytes:
 def marshal(message: str, value: Any) -> bytes:
     """The message for a JSON object as the Go type's ``Marshal`` writes it."""
     return _message_encoder(message, as_marshal=True)(value)
+
+
+def marshal_members(message: str, metadata: dict[str, Any], members: Mapping[str, msgspec.Raw]) -> bytes:
+    """``marshal`` for an object whose other members than ``metadata`` are still JSON.
+
+    Most writes change the status or the metadata, and pods of one template have one spec: those that were last encoded
+    are remembered.
+    """
+    empty, find, inlined = _compiled_message(message)
+    if inlined:
+        decoded = {name: _decode(text) for name, text in members.items()}
+        return marshal(message, decoded | {"metadata": metadata})
+    fields = empty.copy()
+    for name, text in members.items():
+        field = find(name)
+        if field is not None:
+            if name == "metadata":
+                fields[field[0]] = field[1](metadata)
+            elif name == "spec":
+                fields[field[0]] = _spec_field(message, bytes(text))
+            elif (value := _decode(text)) is not None:
+                fields[field[0]] = field[1](value)
+    return b"".join(fields)
+
+
+_decode: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder().decode
+
+
+@bounded_cache(1024, TEMPLATE_BYTES)
+def _spec_field(message: str, text: bytes) -> bytes:
+    empty, find, _inlined = _compiled_message(message)
+    field, value = find("spec"), _decode(text)
+    assert field is not None, "the caller has found it"
+    index, encode = field
+    return empty[index] if value is None else encode(value)
+
+
+@cache
+def _compiled_message(message: str) -> _Compiled:
+    return _compiled(sorted(rows_of(message), key=lambda row: row.number))
 
 
 def _text(value: Any) -> bytes:
@@ -197,7 +239,7 @@ def _message_encoder(message: str, *, as_marshal: bool = False) -> _Value:
 
 def _marshal_encoder(rows: Sequence[FieldRow]) -> _Value:
     rows = sorted(rows, key=lambda row: row.number)
-    compiled: tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]] | None = None
+    compiled: _Compiled | None = None
 
     def encode(value: Any) -> bytes:
         nonlocal compiled
@@ -215,9 +257,7 @@ def _marshal_encoder(rows: Sequence[FieldRow]) -> _Value:
     return encode
 
 
-def _compiled(
-    rows: Sequence[FieldRow],
-) -> tuple[list[bytes], Callable[[str], tuple[int, _Value] | None], list[tuple[int, _Value]]]:
+def _compiled(rows: Sequence[FieldRow]) -> _Compiled:
     """The fields of an empty message, the fields by JSON name, and the inlined structs: those are separate messages in
     protobuf, while their fields are among the parent's in JSON."""
     return (

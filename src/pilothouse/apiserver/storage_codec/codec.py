@@ -18,7 +18,7 @@ from pilothouse.apiserver.registry import registration_of
 from pilothouse.apiserver.resources import BEHIND_GATES, ResourceInfo, built_in
 from pilothouse.apiserver.serializers import protobuf
 from pilothouse.apiserver.serializers.protobuf_decoding import ProtobufError, decode_with_zero_values
-from pilothouse.apiserver.serializers.protobuf_encoding import marshal
+from pilothouse.apiserver.serializers.protobuf_encoding import marshal, marshal_members
 from pilothouse.apiserver.serializers.protobuf_table import message_of, older_table
 from pilothouse.apiserver.storage_codec import definitions
 from pilothouse.apiserver.storage_codec.keys import NO_RESOURCES
@@ -31,6 +31,8 @@ _AS_JSON = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 _BEFORE_REVISION = ("name", "generateName", "namespace", "uid")
 """The bytes before the resourceVersion in a stored object; nothing before them may need escaping
@@ -62,23 +64,17 @@ class ObjectCodec:
 
     def encode(self, key: str, value: bytes) -> bytes:
         """The bytes in etcd for an object in this server's form."""
+        info = None if key.startswith(NO_RESOURCES) else _storage_version_of_key(key)
+        if info is not None and info.kind != "CustomResourceDefinition" and info.group not in _AS_JSON:
+            return _encode_built_in(info, value)
         obj = _decode(value)
         obj["metadata"].pop("resourceVersion", None)
         if key.startswith(NO_RESOURCES):
             kind = obj["kind"]
             return protobuf.envelope("v1", kind, marshal(_message("v1", kind), obj))
-        info = _storage_version_of_key(key)
         if info is None:
             return _as_go_json(_encode_sorted(obj))
-        if info.kind == "CustomResourceDefinition":
-            obj = definitions.to_v1beta1(obj)
-        if info.group in _AS_JSON:
-            return _as_go_json(_encode(obj))
-        declared = registration_of(info.group, info.resource).storage_version
-        if declared:
-            obj["apiVersion"] = f"{info.group}/{declared}"
-        api_version, kind = obj["apiVersion"], obj["kind"]
-        return protobuf.envelope(api_version, kind, marshal(_message(api_version, kind), obj))
+        return _as_go_json(_encode(definitions.to_v1beta1(obj) if info.kind == "CustomResourceDefinition" else obj))
 
     def decode(self, key: str, data: bytes, revision: int) -> bytes:
         """The object in this server's form, with the revision as its resource version. Raises ``CodecError``."""
@@ -116,6 +112,15 @@ class ObjectCodec:
             return encode_object(info, obj)
         document = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": ordered_metadata(metadata)}
         return _encode(document | {name: value for name, value in obj.items() if name not in document})
+
+
+def _encode_built_in(info: ResourceInfo, value: bytes) -> bytes:
+    members = _decode_members(value)
+    metadata, kind = _decode(members["metadata"]), _decode_text(members["kind"])
+    metadata.pop("resourceVersion", None)
+    declared = registration_of(info.group, info.resource).storage_version
+    api_version = f"{info.group}/{declared}" if declared else _decode_text(members["apiVersion"])
+    return protobuf.envelope(api_version, kind, marshal_members(_message(api_version, kind), metadata, members))
 
 
 def _from_envelope(data: bytes) -> Object:
