@@ -18,11 +18,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
 import time
 import urllib.request
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -37,6 +39,7 @@ PORTS = {
     **{(name, "https"): 31 + at for at, name in enumerate(MANAGERS)},
 }
 """Of local processes, beyond ``--port``."""
+DEFAULT_PORT = 6443
 USUAL_PORTS = {"https": 6443, "client": 2379, "peer": 2380}
 """In compose, where every program has an address."""
 RESTART_SECONDS = (0.2, 1.0, 3.0)
@@ -162,11 +165,71 @@ class Supervisor:
 
 def find_etcd(given: str) -> str:
     """The etcd to run."""
+    if given:
+        found = shutil.which(given)
+        if found is None:
+            raise SystemExit(f"--etcd={given}: there is no such program")
+        return os.path.abspath(found)
     assets = os.environ.get("KUBEBUILDER_ASSETS", "")
-    for candidate in (given, os.path.join(assets, "etcd") if assets else "", shutil.which("etcd") or ""):
+    for candidate in (os.path.join(assets, "etcd") if assets else "", shutil.which("etcd") or ""):
         if candidate and os.access(candidate, os.X_OK):
             return os.path.abspath(candidate)
     raise SystemExit("no etcd: name it with --etcd, or put it into KUBEBUILDER_ASSETS or on the PATH")
+
+
+def port_of(directory: Path, given: int | None) -> int:
+    """The port of the API: the given one, else that of the cluster in the directory.
+
+    A cluster keeps its ports, because each member of etcd has stored the addresses of the others.
+    """
+    try:
+        config = json.loads((directory / "keys" / f"{ADMIN}.kubeconfig").read_text())
+    except FileNotFoundError:
+        return given or DEFAULT_PORT
+    used = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+    if given not in (None, used) and any((directory / name).exists() for name in ETCD):
+        raise SystemExit(
+            f"{directory}: its members of etcd have stored the ports of --port={used}: "
+            "omit --port, or use another --dir"
+        )
+    return given or used
+
+
+def check_packages() -> None:
+    """The programs are run by this Python."""
+    for name in ("pilothouse", "grpc"):
+        if find_spec(name) is None:
+            raise SystemExit(f"{sys.executable} has no module {name}: pip install 'pilothouse[etcd]'")
+
+
+def check_ports(at: Layout) -> None:
+    """All ports are free. Otherwise another server could answer in place of a program that can't start."""
+    for name, kind in PORTS:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier start don't count
+            port = at.port(name, kind)
+            try:
+                probe.bind((at.listen, port))
+            except OSError as error:
+                raise SystemExit(
+                    f"{at.listen}:{port} is in use: choose other ports with --port=N, "
+                    f"for N to N+{max(PORTS.values())} ({error.strerror})"
+                ) from error
+
+
+def failures(directory: Path, since: int) -> list[str]:
+    """A line for each program that has ended: the last one of its log. ``since`` is a position in the supervisor's."""
+    logs = directory / "logs"
+    with (logs / "supervisor.log").open("rb") as log:
+        log.seek(since)
+        lines = log.read().decode(errors="replace").splitlines()
+    ended = {name: line for line in lines if (name := line.partition(" has ended with ")[0]) != line}
+    others = [line for line in lines if " has ended with " not in line]
+    texts = []
+    for name, line in sorted(ended.items()):
+        words = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        texts.append(f"  {line}: {words[-1] if words else 'its log is empty'}")
+    return others[-1:] + texts
 
 
 def read_state(directory: Path) -> dict[str, dict[str, object]]:
@@ -193,7 +256,10 @@ def is_running(pid: int, command: list[str]) -> bool:
 
 def print_kubeconfig(keys: Path, server: str) -> str:
     """The administrator's, with everything in it."""
-    authority = base64.b64encode((keys / "ca.crt").read_bytes()).decode()
+    try:
+        authority = base64.b64encode((keys / "ca.crt").read_bytes()).decode()
+    except FileNotFoundError as error:
+        raise SystemExit(f"no certificate of the authority in {keys}: start the cluster first") from error
     cluster = {"server": server, "certificate-authority-data": authority}
     return json.dumps(kubeconfig(ADMIN, cluster, (keys / "admin.token").read_text()), indent=2) + "\n"
 
@@ -214,12 +280,13 @@ def start(arguments: argparse.Namespace) -> None:
     if any(is_running(int(str(one["pid"])), []) for name, one in read_state(directory).items() if name == "supervisor"):
         raise SystemExit(f"{directory}: it is running; stop it first")
     end(directory)  # what a supervisor that was killed has left
+    port, etcd = checked(directory, arguments)
+    layout = local(directory, port)
     (directory / "logs").mkdir(parents=True, exist_ok=True)
-    layout = local(directory, arguments.port)
     prepare(layout, directory / "keys")
-    command = [sys.executable, str(HERE / "ha.py"), "run", f"--dir={directory}", f"--port={arguments.port}"]
-    command.append(f"--etcd={find_etcd(arguments.etcd)}")
+    command = [sys.executable, str(HERE / "ha.py"), "run", f"--dir={directory}", f"--port={port}", f"--etcd={etcd}"]
     with (directory / "logs" / "supervisor.log").open("ab") as log:
+        since = log.tell()
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=directory
         )
@@ -229,7 +296,10 @@ def start(arguments: argparse.Namespace) -> None:
         waited_for = [address for address in waited_for if not is_ready(address)]
         if process.poll() is not None or time.monotonic() > deadline:
             end(directory)
-            raise SystemExit(f"not ready: {', '.join(waited_for)}; the logs are in {directory / 'logs'}")
+            process.terminate()  # one that has not recorded itself yet
+            process.wait()
+            waiting = f"not ready: {', '.join(waited_for)}; the logs are in {directory / 'logs'}"
+            raise SystemExit("\n".join([waiting, *failures(directory, since)]))
         time.sleep(0.1)
     (directory / "kubeconfig").touch(mode=0o600)
     (directory / "kubeconfig").write_text(
@@ -238,13 +308,21 @@ def start(arguments: argparse.Namespace) -> None:
     print(f"{len(programs(layout))} programs run\n  kubectl --kubeconfig {directory / 'kubeconfig'} get nodes")
 
 
+def checked(directory: Path, arguments: argparse.Namespace) -> tuple[int, str]:
+    """The port of the API and the etcd of a cluster that can be started."""
+    check_packages()
+    port, etcd = port_of(directory, arguments.port), find_etcd(arguments.etcd)
+    check_ports(local(directory, port))
+    return port, etcd
+
+
 def run(arguments: argparse.Namespace) -> None:
     """In the foreground."""
     directory: Path = arguments.dir.resolve()
+    port, etcd = checked(directory, arguments)
+    layout = local(directory, port)
     (directory / "logs").mkdir(parents=True, exist_ok=True)
-    layout = local(directory, arguments.port)
     prepare(layout, directory / "keys")
-    etcd = find_etcd(arguments.etcd)
     Supervisor(directory, {each.name: command_of(each, etcd) for each in programs(layout)}).run()
 
 
@@ -292,7 +370,9 @@ def status(arguments: argparse.Namespace) -> None:
 def show_kubeconfig(arguments: argparse.Namespace) -> None:
     """Print it."""
     directory: Path = arguments.dir.resolve()
-    server = arguments.server or local(directory, arguments.port).url("https", "", BALANCER, "https")
+    server = arguments.server
+    if not server:
+        server = local(directory, port_of(directory, arguments.port)).url("https", "", BALANCER, "https")
     print(print_kubeconfig(arguments.keys or directory / "keys", server), end="")
 
 
@@ -407,7 +487,9 @@ def main() -> None:
         command.add_argument(
             "--dir", type=Path, default=Path("ha"), help="directory of data, keys and logs (default ha)"
         )
-        command.add_argument("--port", type=int, default=6443, help="port of the API; others follow it (default 6443)")
+        command.add_argument(
+            "--port", type=int, help=f"port of the API; others follow it (default {DEFAULT_PORT}, or that of --dir)"
+        )
         command.add_argument("--etcd", default="", help="the etcd to run")
         if name == "healthy":
             command.add_argument("--address", required=True, help="HOST:PORT, and a path; /readyz by default")

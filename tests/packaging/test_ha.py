@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import json
 import re
+import socket
 import ssl
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import balancer
 import ha
 import pytest
 import yaml
-from tests.programs import ROOT, free_port
+from tests.programs import ROOT, free_port, until
 
 import programs as declared
 from pilothouse.cli import apiserver, manager, nodes, scheduler
@@ -125,6 +126,71 @@ def test_stop_and_status_say_that_nothing_runs(tmp_path: Path, capsys: pytest.Ca
         threading.Thread(target=program.wait).start()  # reaps it
         ha.stop(arguments)
     assert capsys.readouterr().out == f"{tmp_path}: stopped; the data stays\n"
+
+
+def test_start_rejects_ports_that_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ha, "START_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        arguments = argparse.Namespace(dir=tmp_path, port=port, etcd=sys.executable)
+        for work in (ha.start, ha.run):
+            with pytest.raises(SystemExit, match=rf"^127\.0\.0\.1:{port} is in use: .*--port"):
+                work(arguments)
+    assert list(tmp_path.iterdir()) == [], "no keys of a cluster that was never started"
+
+
+def test_etcd_that_is_named_is_the_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("etcd", "etcd-3.6"):
+        (tmp_path / name).touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    assert ha.find_etcd("") == str(tmp_path / "etcd")
+    assert ha.find_etcd("etcd-3.6") == str(tmp_path / "etcd-3.6")
+    with pytest.raises(SystemExit, match=r"^--etcd=/nowhere/etcd: there is no such program$"):
+        ha.find_etcd("/nowhere/etcd")
+
+
+@pytest.mark.parametrize("module", ["pilothouse", "grpc"])
+def test_start_names_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    monkeypatch.setattr(ha, "START_SECONDS", 0.0)
+    monkeypatch.setattr(ha, "find_spec", lambda name: None if name == module else object())
+    with pytest.raises(SystemExit, match=rf"has no module {module}: pip install 'pilothouse\[etcd\]'"):
+        ha.start(argparse.Namespace(dir=tmp_path, port=free_port(), etcd=sys.executable))
+
+
+def test_cluster_keeps_its_ports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The members of etcd have stored the addresses of each other."""
+    assert ha.port_of(tmp_path, None) == 6443
+    declared.prepare(ha.local(tmp_path, 7000), tmp_path / "keys")
+    assert ha.port_of(tmp_path, 8000) == 8000, "no member was started"
+    (tmp_path / "etcd-1").mkdir()
+    assert ha.port_of(tmp_path, None) == ha.port_of(tmp_path, 7000) == 7000
+    with pytest.raises(SystemExit, match="its members of etcd have stored the ports of --port=7000"):
+        ha.port_of(tmp_path, 8000)
+    arguments = argparse.Namespace(dir=tmp_path, port=None, etcd="", server="", keys=None)
+    with pytest.raises(SystemExit, match=r"no certificate .* start the cluster first"):
+        ha.show_kubeconfig(arguments)
+    (tmp_path / "keys" / "ca.crt").write_text("certificate")
+    ha.show_kubeconfig(arguments)
+    assert json.loads(capsys.readouterr().out)["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:7000"
+
+
+@pytest.mark.slow
+def test_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    etcd = tmp_path / "etcd"
+    etcd.write_text("#!/bin/sh\necho no space left on device\nexit 3\n")
+    etcd.chmod(0o700)
+    supervisor = tmp_path / "ha" / "logs" / "supervisor.log"
+
+    def is_ready(_address: str) -> bool:
+        until(lambda: "etcd-1 has ended" in supervisor.read_text(), "etcd has ended")
+        return False
+
+    monkeypatch.setattr(ha, "is_ready", is_ready)
+    monkeypatch.setattr(ha, "START_SECONDS", 0.0)
+    arguments = argparse.Namespace(dir=tmp_path / "ha", port=free_port(), etcd=str(etcd))
+    with pytest.raises(SystemExit, match=r"^not ready: .*\n  etcd-1 has ended with 3: no space left on device\n"):
+        ha.start(arguments)
 
 
 def test_keys_and_tokens_are_created_once(tmp_path: Path) -> None:
