@@ -30,13 +30,13 @@ def test_with_the_guard_and_without(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bugs", "run", "129795", "--scenario", "lag"]) == 0
     text = capsys.readouterr().out
     assert "the guard held" in text
-    assert "what went wrong" not in text
+    assert "failure: " not in text
     assert main(["bugs", "run", "kubernetes#129795", "--scenario", "lag", "--unguarded"]) == 0
     text = capsys.readouterr().out
     for part in (
         "https://github.com/kubernetes/kubernetes/issues/129795",
         "without the guard the bug happened",
-        "what went wrong: Violation: /pods/default/web-",
+        "failure: Violation: /pods/default/web-",
         "3 pods desired, 0 active: creating 3",
         "the end of the log:",
     ):
@@ -69,8 +69,8 @@ def test_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--all", "--report", "r.html"), "--report is of one run: leave --all out"),
-        (("129795", "--report", "r.html"), "--report is of one run: choose with --scenario, one of "),
+        (("--all", "--report", "r.html"), "--report writes one run: omit --all"),
+        (("129795", "--report", "r.html"), "--report writes one run: choose one with --scenario: "),
         (("129795", "--report", "/nowhere/r.html"), "/nowhere/r.html: No such file or directory"),
     ],
 )
@@ -88,7 +88,7 @@ def test_a_run_that_is_not_as_declared_is_an_error(
     assert main(["bugs", "run", "41675", "--unguarded"]) == 1
     text = capsys.readouterr().out
     assert "WITHOUT THE GUARD NOTHING HAPPENED" in text
-    assert "expected was: something else" in text
+    assert "expected: something else" in text
     monkeypatch.setattr(catalogue, "BUGS", (bug,))
     assert main(["bugs", "run", "--all"]) == 1
     text = capsys.readouterr().out
@@ -105,12 +105,12 @@ def test_a_run_that_is_not_as_declared_is_an_error(
         (("list", "129795"), 'list takes no name, got "129795"'),
         (("run",), "run takes the name of a bug, or --all"),
         (("run", "129795", "--all"), "run takes the name of a bug, or --all"),
-        (("run", "--all", "--unguarded"), "--all runs both ways: leave --unguarded out"),
+        (("run", "--all", "--unguarded"), "--all runs both ways: omit --unguarded"),
         (("run", "129795", "-o", "yaml"), '-o is text or json, got "yaml"'),
         (("run", "7"), "no known bug is called '7'"),
         (("run", "129795", "--scenario", "x"), "kubernetes#129795 has no scenario 'x'"),
-        (("run", "--all", "--scenario", "x"), "the name of no scenario begins with 'x'"),
-        (("run", "43948", "--scenario", "ten", "--unguarded"), "'ten changes within a second', only shows the guard"),
+        (("run", "--all", "--scenario", "x"), "no scenario has a name that begins with 'x'"),
+        (("run", "43948", "--scenario", "ten", "--unguarded"), "'ten changes within a second', has no run without"),
     ],
 )
 def test_invalid_command_lines(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:

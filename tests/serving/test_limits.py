@@ -181,7 +181,7 @@ async def test_unread_body_timeout() -> None:
         await answer(send, b"no", 401)
 
     head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n"
-    limits = Limits(unread_of_stranger_seconds=0.2)
+    limits = Limits(unread_unauthenticated_seconds=0.2)
     async with Server(refuse, limits=limits) as server:
         async with connected(server) as (reader, writer):
             assert (await exchange(reader, writer, head + b"ab"))[0] == 401
@@ -266,7 +266,7 @@ async def test_client_is_disconnected_once_it_does_not_read(
 
 
 async def test_unauthenticated_connection_is_closed_for_a_new_one() -> None:
-    limits = Limits(strangers=2, newcomers=1, patience_seconds=60)
+    limits = Limits(unauthenticated=2, new_connections=1, patience_seconds=60)
     async with Server(login, limits=limits) as server, many(server, 2) as ((first, writer), (second, _)):
         # The connection with the newest request is closed last.
         assert (await exchange(first, writer, get()))[0] == 200
@@ -276,7 +276,7 @@ async def test_unauthenticated_connection_is_closed_for_a_new_one() -> None:
 
 
 async def test_authenticated_connection_is_not_closed_for_others() -> None:
-    limits = Limits(strangers=1, newcomers=1, patience_seconds=0)
+    limits = Limits(unauthenticated=1, new_connections=1, patience_seconds=0)
     async with Server(login, limits=limits) as server, many(server, 5, KNOWN) as known:
         async with many(server, 5):
             pass
@@ -285,7 +285,7 @@ async def test_authenticated_connection_is_not_closed_for_others() -> None:
 
 
 async def test_non_reading_unauthenticated_connection_is_closed_first() -> None:
-    limits = Limits(strangers=2, patience_seconds=60)
+    limits = Limits(unauthenticated=2, patience_seconds=60)
     async with Server(login, limits=limits) as server, many(server, 2) as ((seldom, writer), (greedy, sender)):
         sender.write(get("/" + "x" * 10_000) * 1000)
         await asyncio.sleep(0.2)
@@ -296,7 +296,7 @@ async def test_non_reading_unauthenticated_connection_is_closed_first() -> None:
 
 
 async def test_new_connection_has_a_minimum_time() -> None:
-    limits = Limits(newcomers=1, patience_seconds=0.3)
+    limits = Limits(new_connections=1, patience_seconds=0.3)
     async with Server(login, limits=limits) as server, connected(server) as (first, writer):
         writer.write(b"G")
         await asyncio.sleep(0)
@@ -326,7 +326,7 @@ async def test_new_connection_waits_if_all_others_are_authenticated() -> None:
 
 
 async def test_silent_connections_do_not_keep_clients_out() -> None:
-    limits = Limits(silent=3, newcomers=1, patience_seconds=60)
+    limits = Limits(silent=3, new_connections=1, patience_seconds=60)
     async with Server(login, limits=limits) as server:
         with contextlib.ExitStack() as stack:
             quiet = [stack.enter_context(silent(server)) for _ in range(10)]
@@ -342,7 +342,7 @@ async def test_silent_connections_do_not_keep_clients_out() -> None:
 
 
 async def test_shutdown_while_clients_connect() -> None:
-    async with Server(login, limits=Limits(newcomers=1, patience_seconds=60)) as server:
+    async with Server(login, limits=Limits(new_connections=1, patience_seconds=60)) as server:
         with contextlib.ExitStack() as stack:
             for _ in range(3):
                 stack.enter_context(silent(server))
@@ -385,14 +385,19 @@ loops.run(main())
 
 
 @pytest.mark.parametrize(
-    ("files", "connections", "silent", "newcomers", "strangers"),
+    ("files", "connections", "silent", "new_connections", "unauthenticated"),
     [(1 << 20, 4096, 1024, 512, 64), (1024, 448, 224, 224, 64), (256, 64, 32, 32, 16)],
 )
 def test_connection_limits_depend_on_rlimit_nofile(
-    files: int, connections: int, silent: int, newcomers: int, strangers: int
+    files: int, connections: int, silent: int, new_connections: int, unauthenticated: int
 ) -> None:
     fit = Limits().within(files)
-    assert (fit.connections, fit.silent, fit.newcomers, fit.strangers) == (connections, silent, newcomers, strangers)
+    assert (fit.connections, fit.silent, fit.new_connections, fit.unauthenticated) == (
+        connections,
+        silent,
+        new_connections,
+        unauthenticated,
+    )
 
 
 def test_rlimit_nofile_is_raised() -> None:

@@ -247,7 +247,7 @@ RECORDING = {**HEADER, "recording": True}
         ),
         "namespace with ..": (
             [CONFIG_MAPS, line("ADDED", 1.0, config_map("b", namespace=".."))],
-            ":6: the ConfigMap has an impossible metadata.namespace",
+            ":6: the ConfigMap has an invalid metadata.namespace",
         ),
         "different kind": (
             [CONFIG_MAPS, line("DELETED", 1.0, {**config_map("b"), "kind": "Pod"})],

@@ -141,14 +141,14 @@ def _widget(name: str) -> Object:
         ),
         "missing uid": ([config_map("a", uid="")], ":3: the ConfigMap 'a' has no uid"),
         "missing name": ([config_map("", resourceVersion="5")], ":3: the ConfigMap '' has no name"),
-        "a name with a slash": ([config_map("a/b")], ":3: the ConfigMap has an impossible metadata.name: 'a/b'"),
-        "a name with a quote": ([config_map('a"b')], ":3: the ConfigMap has an impossible metadata.name"),
-        "a uid with a quote": ([config_map("a", uid='"')], ":3: the ConfigMap has an impossible metadata.uid"),
+        "a name with a slash": ([config_map("a/b")], ":3: the ConfigMap has an invalid metadata.name: 'a/b'"),
+        "a name with a quote": ([config_map('a"b')], ":3: the ConfigMap has an invalid metadata.name"),
+        "a uid with a quote": ([config_map("a", uid='"')], ":3: the ConfigMap has an invalid metadata.uid"),
         "namespace with ..": (
             [config_map("a", namespace="..")],
-            ":3: the ConfigMap has an impossible metadata.n",
+            ":3: the ConfigMap has an invalid metadata.n",
         ),
-        "a name without end": ([config_map("a" * 300)], ":3: the ConfigMap has an impossible metadata.name"),
+        "a name without end": ([config_map("a" * 300)], ":3: the ConfigMap has an invalid metadata.name"),
         "missing namespace": ([config_map("a", namespace="")], ":3: ConfigMap 'a' needs a namespace"),
         "missing resourceVersion": (
             [config_map("a", resourceVersion="")],
@@ -162,7 +162,7 @@ def _widget(name: str) -> Object:
         "a resourceVersion of letters": ([config_map("a", resourceVersion="x")], ":3: ConfigMap 'a' has the resourceV"),
         "a name twice": (
             [config_map("a"), config_map("a", uid="other")],
-            ":4: ConfigMap default/a is there already, in line 3",
+            ":4: ConfigMap default/a exists already, in line 3",
         ),
         "a uid twice": (
             [config_map("a"), config_map("b", uid="uid-a")],

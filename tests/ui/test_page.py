@@ -151,8 +151,8 @@ async def test_session_of_another_browser_is_rejected(env: Env, headers: Any, st
 BAD = {
     "a write": ("POST", "object?resource=nodes&name=node-0", 405, "only reads"),
     "a login as GET": ("GET", "login", 405, "use POST"),
-    "unknown path": ("GET", "none", 404, "nothing here"),
-    "a path out of the files": ("GET", "../../pyproject.toml", 404, "nothing here"),
+    "unknown path": ("GET", "none", 404, "not found"),
+    "a path out of the files": ("GET", "../../pyproject.toml", 404, "not found"),
     "unknown resource": ("GET", "object?resource=nones&name=a", 404, "no resource 'nones'"),
     "missing name": ("GET", "object?resource=nodes", 400, "a name"),
     "missing namespace": ("GET", "object?resource=pods&name=a", 400, "a namespace"),

@@ -23,7 +23,7 @@ with lazy_imports():
     from pilothouse.simulate.bugs import catalogue, running
 
 USAGE = """Known bugs of Kubernetes' controllers, each as a scenario that runs in virtual time: with the guard that
-keeps pilothouse from the bug, or without it.
+prevents the bug in pilothouse, or without it.
 
 Usage:
   {program} list [flags]
@@ -46,7 +46,7 @@ def flag_set(program: str) -> FlagSet:
         "bugs",
         Flag("all", BOOL, False, "Run all scenarios, with the guard and without"),
         Flag("unguarded", BOOL, False, "Run without the guard"),
-        Flag("scenario", STRING, "", "Run only the scenarios whose name begins so"),
+        Flag("scenario", STRING, "", "Run only the scenarios whose name begins with this text"),
         Flag("seed", INT32, -1, "The seed of the run, if not the scenario's own"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
         Flag("report", _PATH, "", "Write a report of the run to this HTML file"),
@@ -69,13 +69,13 @@ def run(program: str, words: Sequence[str]) -> int:
     try:
         chosen = list(_chosen(names, parsed))
         if not chosen:
-            raise catalogue.UnknownBug(f"the name of no scenario begins with {parsed['scenario']!r}")
+            raise catalogue.UnknownBug(f"no scenario has a name that begins with {parsed['scenario']!r}")
     except catalogue.UnknownBug as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     if parsed["report"] and len(chosen) > 1:
         listed = ", ".join(repr(scenario.name) for _bug, scenario, _unguarded in chosen)
-        print(f"Error: --report is of one run: choose with --scenario, one of {listed}", file=sys.stderr)
+        print(f"Error: --report writes one run: choose one with --scenario: {listed}", file=sys.stderr)
         return 2
     with interruptible() as interruption:
         return _run(chosen, parsed, interruption)
@@ -89,12 +89,12 @@ def _usage_error(verb: str, names: list[str], parsed: Parsed) -> str:
     if parsed["report"] and (reason := output_files.why_unwritable(parsed["report"])):
         return f"--report {parsed['report']}: {reason}"
     if parsed["report"] and parsed["all"]:
-        return "--report is of one run: leave --all out"
+        return "--report writes one run: omit --all"
     if verb == "list":
         return f'list takes no name, got "{names[0]}"' if names else ""
     if bool(names) == parsed["all"]:
         return "run takes the name of a bug, or --all"
-    return "--all runs both ways: leave --unguarded out" if parsed["all"] and parsed["unguarded"] else ""
+    return "--all runs both ways: omit --unguarded" if parsed["all"] and parsed["unguarded"] else ""
 
 
 # List
@@ -155,7 +155,7 @@ def _chosen(names: list[str], parsed: Parsed) -> Iterator[Choice]:
     if parsed["unguarded"]:
         possible = [scenario for scenario in scenarios if scenario.unguarded is not None]
         if not possible:
-            raise catalogue.UnknownBug(f"{bug.id}, {scenarios[0].name!r}, only shows the guard holding")
+            raise catalogue.UnknownBug(f"{bug.id}, {scenarios[0].name!r}, has no run without the guard")
         scenarios = possible
     for scenario in scenarios:
         yield bug, scenario, bool(parsed["unguarded"])
@@ -214,7 +214,7 @@ def _head(bug: "Bug") -> Iterator[str]:
     yield f"{bug.id}  {bug.title}"
     yield from (f"  {link}" for link in bug.links)
     yield f"  upstream:  {bug.upstream}"
-    yield f"  mechanism: {bug.mechanism}"
+    yield f"  cause:     {bug.mechanism}"
     yield f"  guard:     {bug.protection}"
     if bug.limits:
         yield f"  limits:    {bug.limits}"
@@ -234,9 +234,9 @@ def _report(scenario: "Scenario", outcome: "Outcome", *, brief: bool) -> Iterabl
         yield f"{outcome.scenario}: {scenario.description}"
         yield f"  {_result(outcome)}, after {outcome.seconds:.0f} virtual seconds and {outcome.writes} writes"
     if outcome.expected and not outcome.as_declared:
-        yield f"  expected was: {outcome.expected}"
+        yield f"  expected: {outcome.expected}"
     if outcome.failure:
-        yield f"  what went wrong: {outcome.failure}"
+        yield f"  failure: {outcome.failure}"
         if outcome.why:
             yield "  why it was written:"
             yield from (f"    {line}" for line in outcome.why)

@@ -75,7 +75,7 @@ async def _run(parsed: Parsed, program: str) -> int:
         try:
             await recorder.run()
         except FileExistsError as error:
-            raise UserError(f"{path} is there already: name another file") from error
+            raise UserError(f"{path} exists already: name another file") from error
         except (errors.ApiError, ConnectionError, TimeoutError) as error:
             raise UserError(f"nothing was recorded: {error}") from error
         except file_format.SnapshotError as error:

@@ -64,17 +64,17 @@ async def _run(
     process_metrics.install(metrics)
     build_metrics.install(metrics, options.gates)
     connection = connection_info(options)
-    requests = RestClientMetrics(metrics, env.now)
+    client_metrics = RestClientMetrics(metrics, env.now)
     decisions = options.decision_log.open(env, metrics)
     clients = RemoteClients(
         env,
         connection,
         use_service_accounts=options.use_service_account_credentials,
-        metrics=requests,
+        metrics=client_metrics,
         decisions=decisions,
     )
     options = with_ca_bundle(options, ca_bundle_of(connection.tls) if connection.endpoint.tls else b"")
-    health, readiness, expressions = Health(), Health(), SandboxOnDemand()
+    health, readiness, sandbox = Health(), Health(), SandboxOnDemand()
     manager = Manager(
         env,
         options,
@@ -85,14 +85,14 @@ async def _run(
         readiness=readiness,
         server=connection.server,
         on_lost=on_lost,
-        expressions=expressions.get,
+        expressions=sandbox.get,
     )
     try:
-        async with secure_port(env, options.serving, pages_of(env, options, manager), requests):
+        async with secure_port(env, options.serving, pages_of(env, options, manager), client_metrics):
             connection.log(Log("controllermanager"))
             await manager.run()
     finally:
-        expressions.stop()
+        sandbox.stop()
         await clients.close()
         if decisions is not None:
             await decisions.close()

@@ -112,7 +112,7 @@ class Heartbeats:
         administrators: Mapping[str, Client],
         profiles: Mapping[str, Profile],
         outages: Outages,
-        pressures: EvictionManager,
+        eviction_manager: EvictionManager,
         record_event: NodeEventRecorder,
         log: Log,
         reports: bool = True,
@@ -122,7 +122,7 @@ class Heartbeats:
         self._clients = clients
         self._administrators = administrators
         self._outages = outages
-        self._pressures = pressures
+        self._eviction_manager = eviction_manager
         self._reports = reports
         self._record_event = record_event
         self._log = log
@@ -142,7 +142,7 @@ class Heartbeats:
             on_delete=lambda node, _unknown: self._on_delete(node),
         )
         outages.on_change.append(self._outage_changed)
-        pressures.on_change.append(self._conditions_changed)
+        eviction_manager.on_change.append(self._conditions_changed)
         self.ready = asyncio.Event()
         """Set once every node has registered and reported Ready."""
 
@@ -227,10 +227,10 @@ class Heartbeats:
             outages.slow(name, commands.slow_seconds)
         for resource in old.pressures:
             if resource not in commands.pressures:
-                self._pressures.relieve(name, resource)
+                self._eviction_manager.relieve(name, resource)
         for resource, amount in commands.pressures.items():
             if resource not in old.pressures or old.pressures[resource] != amount:
-                self._pressures.press(name, resource, amount)
+                self._eviction_manager.press(name, resource, amount)
 
     def _outage_changed(self, name: str) -> None:
         node_state = self._states[name]
@@ -245,7 +245,7 @@ class Heartbeats:
         self._queue.add(name)
 
     def _rows(self, name: str) -> tuple[node_object.Row, ...]:
-        return node_object.rows_under(self._pressures.conditions(name))
+        return node_object.rows_under(self._eviction_manager.conditions(name))
 
     # Writes
 

@@ -86,7 +86,7 @@ class PodWorkers:
         clients: Mapping[str, Client],
         profiles: Mapping[str, Profile],
         outages: Outages,
-        pressures: EvictionManager,
+        eviction_manager: EvictionManager,
         record_event: NodeEventRecorder,
         log: Log,
         storage: bool = False,
@@ -99,7 +99,7 @@ class PodWorkers:
         self._profiles = profiles
         self._derive_behaviour = derive_behaviour
         self._outages = outages
-        self._pressures = pressures
+        self._eviction_manager = eviction_manager
         self._record_event = record_event
         self._configurator: configuration.Configurator | None = None
         """Created for the first pod that needs a ConfigMap or Secret."""
@@ -119,7 +119,7 @@ class PodWorkers:
             on_delete=lambda pod, _unknown: self._on_delete(pod),
         )
         outages.on_change.append(self._node_changed)
-        pressures.active_pods, pressures.kill_pod = self.active_pods, self.evict
+        eviction_manager.active_pods, eviction_manager.kill_pod = self.active_pods, self.evict
         self.volume_manager: VolumeManager | None = None
         """Set where pods wait for their volumes."""
         if storage:
@@ -257,7 +257,7 @@ class PodWorkers:
         )
         recovered = sync_status.runtime_pod
         begun = recovered is not None and (recovered.sandbox or recovered.ran)
-        if _may_refer(pod):
+        if _may_need_configuration(pod):
             sync_status.configuration = references.configuration_of(pod, mounted=begun)
         if sync_status.runtime_pod is not None:
             update_deadline(pod, sync_status, now)
@@ -275,8 +275,8 @@ class PodWorkers:
         ):
             return True
         behaviour = sync_status.behaviour
-        debugged = len(pod.spec.ephemeral_containers) != len(behaviour.ephemeral)
-        return debugged or behaviour.waits_for_images
+        has_new_ephemeral_containers = len(pod.spec.ephemeral_containers) != len(behaviour.ephemeral)
+        return has_new_ephemeral_containers or behaviour.waits_for_images
 
     def _update_behaviour(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
         sync_status.annotations = pod.metadata.annotations
@@ -290,9 +290,9 @@ class PodWorkers:
             self._record_invalid_annotations(pod, sync_status)
 
     def _record_invalid_annotations(self, pod: NodePod, sync_status: PodSyncStatus) -> None:
-        for complaint in sync_status.behaviour.invalid_annotations:
+        for message in sync_status.behaviour.invalid_annotations:
             about = object_reference(NODE_PODS, pod.metadata)
-            self._record_event(pod.spec.node_name, about, "InvalidAnnotation", complaint, warning=True, always=True)
+            self._record_event(pod.spec.node_name, about, "InvalidAnnotation", message, warning=True, always=True)
 
     async def _advance(self, key: str, pod: NodePod, sync_status: PodSyncStatus) -> Requeue | None:
         if pod.metadata.deletion_timestamp is not None and sync_status.stopping_since is None:
@@ -341,7 +341,7 @@ class PodWorkers:
         node = self._nodes.get(name)
         failure = None
         if node is not None and pod.metadata.deletion_timestamp is None:
-            failure = admit(pod, key, pod_info, node_info, node, self._pressures.conditions(name))
+            failure = admit(pod, key, pod_info, node_info, node, self._eviction_manager.conditions(name))
         if failure is None:
             node_info.add(key, pod_info)
             sync_status.runtime_pod = new_runtime_pod(
@@ -503,7 +503,7 @@ class PodWorkers:
                 self._record_event(pod.spec.node_name, about, "Killing", f"Stopping container {container.name}")
 
 
-def _may_refer(pod: NodePod) -> bool:
+def _may_need_configuration(pod: NodePod) -> bool:
     """Whether the pod may need ConfigMaps or Secrets: ``references``, which most clusters never load, finds out."""
     spec = pod.spec
     return bool(spec.volumes) or any(

@@ -4,11 +4,11 @@ Connections without authentication may be closed to make room for others. Each c
 block another:
 
 * silent: accepted, without any data. Costs an open file. The oldest is closed immediately if needed.
-* newcomers: in their handshake or their first request, some 50 kB each. The oldest may be closed after
+* new: in their handshake or their first request, some 50 kB each. The oldest may be closed after
   ``patience_seconds``; until then new ones wait, so that a thousand clients can connect at once.
-* strangers: got a response, without authentication. With everything that may be sent before a request is rejected,
-  300 kB each. One with pending requests, or unread responses, may be closed immediately; else the one with the oldest
-  response.
+* unauthenticated: with a response, but without authentication. With everything that may be sent before a request is
+  rejected, 300 kB each. One with pending requests, or unread responses, may be closed immediately; else the one with
+  the oldest response.
 * connections: all, including authenticated ones, which are never closed for others.
 """
 
@@ -21,7 +21,7 @@ from pilothouse.env.lazy import lazy_imports
 with lazy_imports():
     import resource
 
-UNREAD_OF_STRANGER, UNREAD_OF_KNOWN = 32 * 1024, 64 * 1024
+UNAUTHENTICATED_BUFFER, AUTHENTICATED_BUFFER = 32 * 1024, 64 * 1024
 """The receive buffer of the kernel for a connection, approximately. Its contents are decrypted immediately, into
 buffers that never shrink. Less than this makes large bodies slow."""
 
@@ -35,8 +35,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one server."""
 
     connections: int = 4096
-    newcomers: int = 512
-    strangers: int = 64
+    new_connections: int = 512
+    unauthenticated: int = 64
     silent: int = 1024
     patience_seconds: float = 1.0
     handshake_seconds: float = 10.0
@@ -51,7 +51,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     that is being closed here."""
     unread_seconds: float = 5.0
     """The timeout of the rest of a body after the response, so that the client can send it and read the response."""
-    unread_of_stranger_seconds: float = 0.5
+    unread_unauthenticated_seconds: float = 0.5
     """The same before authentication; as Go's servers (``net/http``, ``rstAvoidanceDelay``)."""
     stalled_seconds: float = 60.0
     """The timeout of a client that does not read the response."""
@@ -62,8 +62,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(
             self,
             connections=min(self.connections, room // 2),
-            newcomers=min(self.newcomers, room // 4),
-            strangers=min(self.strangers, room // 8),
+            new_connections=min(self.new_connections, room // 4),
+            unauthenticated=min(self.unauthenticated, room // 8),
             silent=min(self.silent, room // 4),
         )
 

@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import suppress
 
 from pilothouse.env import Log
-from pilothouse.serving.limits import UNREAD_OF_STRANGER, Limits
+from pilothouse.serving.limits import UNAUTHENTICATED_BUFFER, Limits
 from pilothouse.serving.protocol import Connection, State
 
 _ACCEPTS_PER_TURN = 16
@@ -87,7 +87,7 @@ class Listener:
             with suppress(OSError):  # on macOS options cannot be set on a closed connection
                 # asyncio's loop only does this for sockets that were created with the protocol number.
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_STRANGER)
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNAUTHENTICATED_BUFFER)
             self._silent[connected] = self._loop.time()
             try:
                 self._loop.add_reader(connected, self._has_data, connected)
@@ -139,12 +139,12 @@ class Listener:
     def _has_room(self) -> bool:
         state, limits = self._state, self._limits
         full = len(state.entered) >= limits.connections
-        if not full and len(state.newcomers) < limits.newcomers:
+        if not full and len(state.new_connections) < limits.new_connections:
             return True
-        if full and state.strangers:
-            next(iter(state.strangers)).drop()
+        if full and state.unauthenticated:
+            next(iter(state.unauthenticated)).drop()
             return True
-        oldest = next(iter(state.newcomers), None)
+        oldest = next(iter(state.new_connections), None)
         if oldest is None:
             return False
         wait = oldest.last_progress_at + limits.patience_seconds - self._loop.time()
@@ -204,5 +204,5 @@ class Listener:
     def _close_one_connection(self) -> None:
         if self._silent:
             self._forget(next(iter(self._silent)))
-        elif oldest := next(iter(self._state.strangers or self._state.newcomers), None):
+        elif oldest := next(iter(self._state.unauthenticated or self._state.new_connections), None):
             oldest.drop()

@@ -6,7 +6,7 @@ httptools parses the requests, ``exchange`` runs one, ``server`` creates and end
   then read and dropped up to a limit, since closing immediately would reset the connection before the client has read
   the response.
 * The client certificate is in every request's scope (``peer_of``), and a callback for applications that have
-  authenticated the client (``mark_authenticated``): until then the connection is a stranger (``limits``).
+  authenticated the client (``mark_authenticated``): until then the connection counts as unauthenticated (``limits``).
 * Requests may be pipelined; each starts when the previous response is complete, and few are read ahead.
 * A client that does not read its response is disconnected.
 """
@@ -25,7 +25,7 @@ import httptools
 
 from pilothouse.env import Clock, Log
 from pilothouse.serving.exchange import App, Exchange, Message, Receive, Scope, Send
-from pilothouse.serving.limits import UNREAD_OF_KNOWN, Limits
+from pilothouse.serving.limits import AUTHENTICATED_BUFFER, Limits
 from pilothouse.serving.peer import AUTHENTICATED, EXTENSION, Peer, read_peer
 
 __all__ = ["HEAD_BYTES", "UNREAD_BYTES", "App", "Connection", "Message", "Receive", "Scope", "Send", "State"]
@@ -34,7 +34,7 @@ HEAD_BYTES = 64 * 1024
 """The maximum size of a request's line and headers."""
 
 UNREAD_BYTES = 16 * 1024 * 1024
-"""The maximum size of a body that is read and dropped after the response. Beyond, the connection is closed."""
+"""The maximum size of a body that is read and dropped after the response. A larger one closes the connection."""
 
 _HEADERS = 1000
 """The maximum number of headers of a request."""
@@ -66,9 +66,9 @@ class State:
         self.stopping = False
         self.entered: dict[Connection, socket.socket] = {}
         """All connections, including those in their handshake."""
-        self.newcomers: dict[Connection, None] = {}
+        self.new_connections: dict[Connection, None] = {}
         """Connections before their first response, the oldest first."""
-        self.strangers: dict[Connection, None] = {}
+        self.unauthenticated: dict[Connection, None] = {}
         """Connections with responses but without authentication; the one with the oldest response first."""
         self.on_capacity: Callable[[], None] | None = None
         """Called when a connection is closed or authenticated."""
@@ -89,13 +89,13 @@ class State:
     def enter(self, connection: "Connection", connected: socket.socket) -> None:
         """Add a connection."""
         self.entered[connection] = connected
-        self.newcomers[connection] = None
+        self.new_connections[connection] = None
 
     def leave(self, connection: "Connection") -> None:
         """Remove a connection. Idempotent."""
         if self.entered.pop(connection, None) is not None:
-            self.newcomers.pop(connection, None)
-            self.strangers.pop(connection, None)
+            self.new_connections.pop(connection, None)
+            self.unauthenticated.pop(connection, None)
             self.release_head(connection)
             self._resume_writing()
 
@@ -112,28 +112,30 @@ class State:
 
     def mark_authenticated(self, connection: "Connection") -> None:
         """The client of the connection was authenticated."""
-        if connection in self.newcomers or connection in self.strangers:
-            self.newcomers.pop(connection, None)
-            self.strangers.pop(connection, None)
+        if connection in self.new_connections or connection in self.unauthenticated:
+            self.new_connections.pop(connection, None)
+            self.unauthenticated.pop(connection, None)
             with contextlib.suppress(OSError):
-                self.entered[connection].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_OF_KNOWN)
+                self.entered[connection].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, AUTHENTICATED_BUFFER)
             self._resume_writing()
 
     def response_complete(self, connection: "Connection") -> bool:
-        """A response on the connection is complete. Returns whether it is still a stranger."""
-        newcomers, strangers = self.newcomers, self.strangers
-        if connection in newcomers:
-            del newcomers[connection]
-        elif connection in strangers:
-            del strangers[connection]
+        """A response on the connection is complete. Returns whether it is still unauthenticated."""
+        new_connections, unauthenticated = self.new_connections, self.unauthenticated
+        if connection in new_connections:
+            del new_connections[connection]
+        elif connection in unauthenticated:
+            del unauthenticated[connection]
         else:
             return False
-        strangers[connection] = None  # move to the end
-        if len(strangers) > self.limits.strangers:
+        unauthenticated[connection] = None  # move to the end
+        if len(unauthenticated) > self.limits.unauthenticated:
             _log.info("Closing an unauthenticated connection, because too many are open", v=2)
-            next((candidate for candidate in strangers if candidate.is_backlogged), next(iter(strangers))).drop()
+            next(
+                (candidate for candidate in unauthenticated if candidate.is_backlogged), next(iter(unauthenticated))
+            ).drop()
         self._resume_writing()
-        return connection in strangers
+        return connection in unauthenticated
 
     def _resume_writing(self) -> None:
         if self.on_capacity is not None:
@@ -258,11 +260,11 @@ class Connection(asyncio.Protocol):
         exchange = self._active
         self._active = None
         self._idle_since = self._loop.time()
-        stranger, limits = self._state.response_complete(self), self._state.limits
+        unauthenticated, limits = self._state.response_complete(self), self._state.limits
         if self._transport is None or self._transport.is_closing():
             return
         if exchange is not None and exchange is self._read:
-            self._set_timeout(limits.unread_of_stranger_seconds if stranger else limits.unread_seconds)
+            self._set_timeout(limits.unread_unauthenticated_seconds if unauthenticated else limits.unread_seconds)
         if self._waiting:
             self._start(self._waiting.popleft())
         if self._unparsed and not self._waiting:
@@ -367,7 +369,7 @@ class Connection(asyncio.Protocol):
             if self._active is not None and self._active.upgraded and not self._active.feed(data):
                 self._pause_reading()
             return
-        between = self._read is None and not self._in_head
+        between_requests = self._read is None and not self._in_head
         self._requests_begun = 0
         try:
             parser.feed_data(data)
@@ -379,7 +381,7 @@ class Connection(asyncio.Protocol):
             # Also TLS clients on a plain port, or the reverse.
             self._reject_request(*self._rejection)
         else:
-            self._check_framing_bytes(len(data), between=between)
+            self._check_framing_bytes(len(data), between=between_requests)
             if self._in_head:
                 if self._read_timer is None:
                     self._set_timeout(self._state.limits.head_seconds)
@@ -543,14 +545,14 @@ class Connection(asyncio.Protocol):
 
     def _reject_request(self, status: int, phrase: bytes) -> None:
         """A request is invalid. Previous requests get their responses, then the connection is closed."""
-        broken = self._read
-        if broken is not None and broken in self._waiting:
-            self._waiting.remove(broken)
+        rejected = self._read
+        if rejected is not None and rejected in self._waiting:
+            self._waiting.remove(rejected)
         self._unparsed = b""
         self._stop_parsing()
-        if self._active is not None and self._active is not broken:
+        if self._active is not None and self._active is not rejected:
             return
-        if broken is None or not broken.written:
+        if rejected is None or not rejected.written:
             self.write(
                 b"HTTP/1.1 %d %s\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
                 % (status, phrase, len(phrase), phrase)

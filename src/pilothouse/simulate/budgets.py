@@ -99,8 +99,7 @@ class _Usage(msgspec.Struct):
     is_measured: bool = False
     """Whether pods were required at some time."""
     ready: dict[str, None] = {}
-    most: int = 0
-    share: float = 0.0
+    most_unavailable: int = 0
     exceeded_at: dict[int, float] = {}
     """By budget number: when it was exceeded first."""
     closest: dict[int, tuple[int, int]] = {}
@@ -132,14 +131,16 @@ class Usage(Invariant):
         self.times: TimesToReady | None = None
         """Covers pods that are created after ``begin``."""
         self._waits: dict[Workload | None, Waits] = {}
-        self._is_timed = {workload_of(limit) if limit.workload else None for limit in budgets if limit.time_to_ready}
+        self._timed_workloads = {
+            workload_of(limit) if limit.workload else None for limit in budgets if limit.time_to_ready
+        }
         self._deleted_unready: list[str] = []
         self._more_deleted_unready = 0
         self._restarts: dict[Workload | None, int] = {}
-        self._of_budget: dict[Workload, list[int]] = {}
+        self._budgets_by_workload: dict[Workload, list[int]] = {}
         for number, budget in enumerate(budgets):
             if budget.max_unavailable is not None:
-                self._of_budget.setdefault(workload_of(budget), []).append(number)
+                self._budgets_by_workload.setdefault(workload_of(budget), []).append(number)
 
     def begin(self, simulation: Simulation) -> None:
         """Start measuring, with the existing objects, for example of a snapshot."""
@@ -208,7 +209,7 @@ class Usage(Invariant):
         name = (kind, workload.metadata.namespace, workload.metadata.name)
         self._add_existing(name)
         if type_ == "DELETED":
-            if name not in self._of_budget:
+            if name not in self._budgets_by_workload:
                 self._workloads.pop(name, None)
             elif (usage := self._workloads.get(name)) is not None:
                 usage.desired = usage.required = 0
@@ -254,7 +255,7 @@ class Usage(Invariant):
 
     def _wait_ended(self, wait: Wait) -> None:
         """Record a finished wait."""
-        _add(self._waits, self._pods[wait.key].owner, wait, self._is_timed, self._times_to_ready)
+        _add(self._waits, self._pods[wait.key].owner, wait, self._timed_workloads, self._times_to_ready)
         if wait.outcome != "ready":
             if len(self._deleted_unready) < _PODS_NAMED:
                 self._deleted_unready.append(wait.key.removeprefix(_PODS))
@@ -280,10 +281,8 @@ class Usage(Invariant):
             usage.required = usage.desired
             usage.is_measured = usage.is_measured or usage.required > 0
         missing = max(0, usage.required - ready)
-        if missing > usage.most:
-            usage.most = missing
-            usage.share = missing / usage.required
-        for number in self._of_budget.get(name, ()):
+        usage.most_unavailable = max(usage.most_unavailable, missing)
+        for number in self._budgets_by_workload.get(name, ()):
             share = self._budgets[number].max_unavailable
             if share is None or not missing:
                 continue
@@ -316,14 +315,14 @@ class Usage(Invariant):
             measures |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
         for (kind, namespace, name), usage in list(self._workloads.items())[:MAX_WORKLOADS]:
             label = f"{kind.lower()}/{name}" if namespace == "default" else f"{kind.lower()}/{namespace}/{name}"
-            measures[f"maxUnavailable {label}"] = usage.most
+            measures[f"maxUnavailable {label}"] = usage.most_unavailable
         return measures
 
     def _all_waits(self) -> dict[Workload | None, Waits]:
         """By workload, None for all pods; pods that are not ready yet are included with their age."""
         all_waits = {owner: waits.copy() for owner, waits in self._waits.items()}
         for wait in self._times_to_ready.waiting():
-            _add(all_waits, self._pods[wait.key].owner, wait, self._is_timed, self._times_to_ready)
+            _add(all_waits, self._pods[wait.key].owner, wait, self._timed_workloads, self._times_to_ready)
         return all_waits
 
     def never_ready(self) -> tuple[str, ...]:
@@ -338,7 +337,7 @@ class Usage(Invariant):
 
     def notices(self) -> Iterator[str]:
         """Notices about budgets that are kept because there was nothing to measure."""
-        for workload, numbers in self._of_budget.items():
+        for workload, numbers in self._budgets_by_workload.items():
             usage = self._workloads.get(workload)
             if usage is None or usage.is_measured or not usage.desired:
                 continue

@@ -38,7 +38,7 @@ MAX_REVISION = 1 << 62
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _PLAIN = re.compile(r'[^"\\\x00-\x1f\x7f]*').fullmatch
 """Text before the resourceVersion in a stored object must not need escaping (``apiserver.objects``)."""
-_LONGEST = 253
+_MAX_NAME_LENGTH = 253
 _ZONE = "topology.kubernetes.io/zone"
 _ROOT_CA = "kube-root-ca.crt"
 _ENTRY = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
@@ -52,7 +52,7 @@ _KEPT_RESOURCES = frozenset(
         ("storage.k8s.io", "storageclasses"),
     }
 )
-"""Resources with data that programs need (``Restoring._keep_metadata``)."""
+"""Resources with data that programs need (``Restoring._keep_program_data``)."""
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -136,7 +136,7 @@ class Restoring:
         if converted is not None:
             obj, stored = converted
             self._store(entry, stored, obj, self._revision(entry, obj["metadata"]))
-            self._keep_metadata((entry.resource.group, entry.resource.resource), obj)
+            self._keep_program_data((entry.resource.group, entry.resource.resource), obj)
 
     def add_stored(self, entry: Entry) -> None:
         """Add the next object of a built-in resource, already in its storage form and checked: it is decoded only if
@@ -159,7 +159,7 @@ class Restoring:
         key = self._reserve_key(entry, info, meta)
         self._encoded[key] = (revision, entry.raw)
         if group_resource in _KEPT_RESOURCES and not (group_resource == ("", "configmaps") and head.name != _ROOT_CA):
-            self._keep_metadata(group_resource, _decode_object(entry.raw))
+            self._keep_program_data(group_resource, _decode_object(entry.raw))
 
     def convert(self, entry: Entry) -> tuple[Object, ResourceInfo] | None:
         """Convert an object to its storage form; None if its resource is not served."""
@@ -189,29 +189,33 @@ class Restoring:
 
     def _convert_built_in(self, entry: Entry, info: ResourceInfo) -> "tuple[Object, ResourceInfo] | str":
         resource = entry.resource
-        same = self._by_version.get((resource.group, resource.version, resource.resource))
+        same_version = self._by_version.get((resource.group, resource.version, resource.resource))
         if "create" not in info.verbs or "list" not in info.verbs:
             return "objects of this kind are not stored"
-        if same is not None:
-            if same.kind != resource.kind:
-                raise self._file.error(f"{resource.group_resource} are {same.kind} and not {resource.kind}", entry.line)
-            obj = self._decode(entry, entry.raw, definition_of(same.group, same.version, same.kind))
-            strategy = registration_of(same.group, same.resource).strategy
-            stored = strategy.stored_as(same)
+        if same_version is not None:
+            if same_version.kind != resource.kind:
+                raise self._file.error(
+                    f"{resource.group_resource} are {same_version.kind} and not {resource.kind}", entry.line
+                )
+            obj = self._decode(
+                entry, entry.raw, definition_of(same_version.group, same_version.version, same_version.kind)
+            )
+            strategy = registration_of(same_version.group, same_version.resource).strategy
+            stored = strategy.stored_as(same_version)
             # A conversion takes the object without kind and apiVersion, which are set again afterwards.
             obj.pop("kind", None)
             obj.pop("apiVersion", None)
-            return (strategy.to_storage(same, obj) if stored is not same else obj), stored
+            return (strategy.to_storage(same_version, obj) if stored is not same_version else obj), stored
         convert = CONVERSIONS.get((resource.group, resource.version, resource.resource))
         if convert is None:
             return f"objects of version {resource.version} can't be converted to {info.version}"
         obj = decoded(self._file, entry)
         try:
-            changed = convert(obj)
+            new_object = convert(obj)
         except (AttributeError, TypeError, ValueError) as error:
-            raise self._file.error(f"the {resource.kind} is none: {error}", entry.line) from None
-        changed["apiVersion"] = info.api_version
-        raw = _encode(changed)
+            raise self._file.error(f"the {resource.kind} is invalid: {error}", entry.line) from None
+        new_object["apiVersion"] = info.api_version
+        raw = _encode(new_object)
         return self._decode(entry, raw, definition_of(info.group, info.version, info.kind)), info
 
     def _convert_custom(self, entry: Entry, custom: _Custom) -> "tuple[Object, ResourceInfo] | str":
@@ -247,7 +251,7 @@ class Restoring:
         if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < MAX_REVISION and len(text) < 20):
             name = meta.get("name")
             raise self._file.error(
-                f"{entry.resource.kind} {name!r} has the resourceVersion {text[:40]!r}, which is no number of a store",
+                f"{entry.resource.kind} {name!r} has the resourceVersion {text[:40]!r}, which is not a revision",
                 entry.line,
             )
         return int(text)
@@ -269,7 +273,7 @@ class Restoring:
         key = info.key(meta.get("namespace") or "", name)
         if key in self._lines:
             place = f", in line {self._lines[key]}" if line else ""
-            raise self._file.error(f"{kind} {key.split('/', 2)[2]} is there already{place}", line)
+            raise self._file.error(f"{kind} {key.split('/', 2)[2]} exists already{place}", line)
         if uid in self._uids:
             raise self._file.error(f"{kind} {name} has the uid of {self._uids[uid]}", line)
         self._lines[key] = line
@@ -301,8 +305,12 @@ class Restoring:
         kind, line = entry.resource.kind, entry.line
         for field in ("name", "namespace", "generateName", "uid"):
             text = meta.get(field) or ""
-            if len(text) > _LONGEST or not _PLAIN(text) or (text and field != "uid" and path_segment_errors(text)):
-                raise self._file.error(f"the {kind} has an impossible metadata.{field}: {text[:80]!r}", line)
+            if (
+                len(text) > _MAX_NAME_LENGTH
+                or not _PLAIN(text)
+                or (text and field != "uid" and path_segment_errors(text))
+            ):
+                raise self._file.error(f"the {kind} has an invalid metadata.{field}: {text[:80]!r}", line)
         name, uid = meta.get("name") or "", meta.get("uid") or ""
         if not name or not uid:
             raise self._file.error(f"the {kind} {name!r} has no {'uid' if name else 'name'}", line)
@@ -323,7 +331,7 @@ class Restoring:
         if stored is not None and group_resource not in self._built_in:
             self._custom[group_resource] = _Custom(stored, versions)
 
-    def _keep_metadata(self, group_resource: tuple[str, str], obj: Object) -> None:
+    def _keep_program_data(self, group_resource: tuple[str, str], obj: Object) -> None:
         """Keep what programs need: nodes, provisioners, service ranges, the root CA."""
         if group_resource == ("", "nodes"):
             conditions = (obj.get("status") or {}).get("conditions") or ()

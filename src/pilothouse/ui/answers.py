@@ -26,7 +26,7 @@ class Rejected(Exception):
         self.message = message
 
 
-class Question(msgspec.Struct, frozen=True):
+class PageRequest(msgspec.Struct, frozen=True):
     """The parsed request."""
 
     method: str
@@ -37,7 +37,7 @@ class Question(msgspec.Struct, frozen=True):
     scheme: str
 
     @staticmethod
-    def of(scope: Scope, path: str) -> "Question":
+    def of(scope: Scope, path: str) -> "PageRequest":
         """Parse a scope. Raises ``Rejected`` for a query that is too long."""
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
@@ -52,7 +52,7 @@ class Question(msgspec.Struct, frozen=True):
             query = dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
         except ValueError as error:
             raise Rejected(400, f"the query has more than {_MAX_PARAMETERS} parameters") from error
-        return Question(scope["method"], path, query, headers, scope["scheme"])
+        return PageRequest(scope["method"], path, query, headers, scope["scheme"])
 
     def cookie(self, name: str) -> str:
         """A cookie's value; empty if it is not set."""

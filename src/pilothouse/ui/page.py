@@ -22,7 +22,7 @@ from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.serving import mark_authenticated
 from pilothouse.serving.exchange import Receive, Scope, Send
 from pilothouse.storage import Compacted, FutureRevision
-from pilothouse.ui.answers import Question, Rejected, answer, answer_error, answer_json, answer_lines, read_body
+from pilothouse.ui.answers import PageRequest, Rejected, answer, answer_error, answer_json, answer_lines, read_body
 from pilothouse.ui.files import load_files
 from pilothouse.ui.live import Live, frame
 from pilothouse.ui.objects import Objects, time_of
@@ -87,11 +87,11 @@ class Page:
         self._files = load_files()
         self._request_slots = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
         self._waiting = 0
-        self._data: Mapping[str, Callable[[Question, Send], Awaitable[None]]] = {
+        self._data: Mapping[str, Callable[[PageRequest, Send], Awaitable[None]]] = {
             "api/kinds": self._kinds,
             "api/object": self._object,
             "api/history": self._history,
-            "api/search": self._found,
+            "api/search": self._search_results,
             "api/session": self._session,
             "api/state": self._state,
             "api/why": self._why,
@@ -131,58 +131,58 @@ class Page:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(PATH)
-        question = Question.of(scope, path.removeprefix("/"))
-        is_data = question.path.startswith("api/")
-        reason = check_origin(question.headers, self._names, scheme=question.scheme, opens_page=not is_data)
+        request = PageRequest.of(scope, path.removeprefix("/"))
+        is_data = request.path.startswith("api/")
+        reason = check_origin(request.headers, self._names, scheme=request.scheme, opens_page=not is_data)
         if reason:
             raise Rejected(403, reason)
         if not is_data:
-            await self._file(question, send, path)
-        elif question.path in ("api/login", "api/link", "api/logout"):
-            if question.method != "POST":
+            await self._file(request, send, path)
+        elif request.path in ("api/login", "api/link", "api/logout"):
+            if request.method != "POST":
                 raise Rejected(405, "use POST")
-            await self._authenticate(question, scope, receive, send)
+            await self._authenticate(request, scope, receive, send)
         else:
-            if question.method != "GET":
+            if request.method != "GET":
                 raise Rejected(405, "this page only reads: use GET")
-            session = self._session_of(question)
+            session = self._session_of(request)
             mark_authenticated(scope)
-            if question.path == "api/stream":
+            if request.path == "api/stream":
                 await self._stream(session, receive, send)
-            elif question.path in self._data:
-                async with self._turn():
-                    await self._data[question.path](question, send)
+            elif request.path in self._data:
+                async with self._request_slot():
+                    await self._data[request.path](request, send)
             else:
-                raise Rejected(404, "there is nothing here")
+                raise Rejected(404, "not found")
 
     # Files
 
-    async def _file(self, question: Question, send: Send, path: str) -> None:
-        if question.method not in ("GET", "HEAD"):
+    async def _file(self, request: PageRequest, send: Send, path: str) -> None:
+        if request.method not in ("GET", "HEAD"):
             raise Rejected(405, "use GET")
         if not path:
             await answer(send, 308, location=f"{PATH}/")
             return
-        file = self._files.get(question.path)
+        file = self._files.get(request.path)
         if file is None:
-            raise Rejected(404, "there is nothing here")
-        if question.headers.get("if-none-match") == file.etag:
+            raise Rejected(404, "not found")
+        if request.headers.get("if-none-match") == file.etag:
             await answer(send, 304, etag=file.etag, cache_control="no-cache")
             return
         await answer(send, 200, file.content, content_type=file.content_type, etag=file.etag, cache_control="no-cache")
 
     # Sessions
 
-    async def _authenticate(self, question: Question, scope: Scope, receive: Receive, send: Send) -> None:
-        if question.path == "api/link":
+    async def _authenticate(self, request: PageRequest, scope: Scope, receive: Receive, send: Send) -> None:
+        if request.path == "api/link":
             extension = (scope.get("extensions") or {}).get("tls") or {}
             peer = None if extension.get("refusal") else extension.get("peer")
-            if not self._is_administrator(question.headers, None if peer is None else peer.certificate):
+            if not self._is_administrator(request.headers, None if peer is None else peer.certificate):
                 raise Rejected(403, "only members of system:masters may read the page")
             await answer_json(send, {"path": self.link("")}, 201)
-        elif question.path == "api/logout":
-            self.sessions.log_out(self._session_of(question))
-            await answer_json(send, {}, set_cookie=_cookie(question, "", 0))
+        elif request.path == "api/logout":
+            self.sessions.log_out(self._session_of(request))
+            await answer_json(send, {}, set_cookie=_cookie(request, "", 0))
         else:
             # Browsers send the origin with each POST, so this request is from the page or not from a browser.
             try:
@@ -193,11 +193,11 @@ class Page:
             if session is None:
                 raise Rejected(401, "this link has been used already, or is too old; `pilothouse ui` prints a new one")
             _log.info("Somebody has opened the page", user=self._user)
-            cookie = _cookie(question, session.cookie, int(SESSION_SECONDS))
+            cookie = _cookie(request, session.cookie, int(SESSION_SECONDS))
             await answer_json(send, {"key": session.key, "user": self._user}, set_cookie=cookie)
 
-    def _session_of(self, question: Question) -> Session:
-        session = self.sessions.find(question.cookie(_cookie_name(question)), question.headers.get(KEY_HEADER, ""))
+    def _session_of(self, request: PageRequest) -> Session:
+        session = self.sessions.find(request.cookie(_cookie_name(request)), request.headers.get(KEY_HEADER, ""))
         if session is None:
             raise Rejected(401, "there is no session; `pilothouse ui` prints a link")
         return session
@@ -205,7 +205,7 @@ class Page:
     # Data
 
     @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _request_slot(self) -> AsyncIterator[None]:
         """Limit the number of concurrent responses and their duration."""
         if self._waiting >= _MAX_WAITING:
             raise Rejected(429, "too many requests at a time; try again")
@@ -239,18 +239,18 @@ class Page:
             disconnected.cancel()
             close()
 
-    async def _session(self, _question: Question, send: Send) -> None:
+    async def _session(self, _request: PageRequest, send: Send) -> None:
         await answer_json(send, {"user": self._user})
 
-    async def _kinds(self, _question: Question, send: Send) -> None:
+    async def _kinds(self, _request: PageRequest, send: Send) -> None:
         await answer_json(send, {"kinds": self._search.kinds()})
 
-    async def _found(self, question: Question, send: Send) -> None:
-        await answer_json(send, await self._search.find(question.query.get("q", "")))
+    async def _search_results(self, request: PageRequest, send: Send) -> None:
+        await answer_json(send, await self._search.find(request.query.get("q", "")))
 
-    async def _state(self, question: Question, send: Send) -> None:
+    async def _state(self, request: PageRequest, send: Send) -> None:
         """The whole state at an earlier time."""
-        revision, at = self._revision(question)
+        revision, at = self._revision(request)
         await answer_lines(send, self._past(revision, at))
 
     async def _past(self, revision: int, at: float) -> AsyncIterator[bytes]:
@@ -260,8 +260,8 @@ class Page:
             yield frame_
         yield frame({"revision": str(revision), "time": at, "complete": True})
 
-    async def _object(self, question: Question, send: Send) -> None:
-        info, namespace, name, revision = self._object_of(question)
+    async def _object(self, request: PageRequest, send: Send) -> None:
+        info, namespace, name, revision = self._object_of(request)
         object_ = self._objects.find(info, namespace, name, revision)
         document = await self._objects.document(object_)
         uid = ((document.get("object") or {}).get("metadata") or {}).get("uid", "")
@@ -269,21 +269,21 @@ class Page:
         document["kind"] = info.kind
         await answer_json(send, document)
 
-    async def _history(self, question: Question, send: Send) -> None:
-        info, namespace, name, revision = self._object_of(question)
+    async def _history(self, request: PageRequest, send: Send) -> None:
+        info, namespace, name, revision = self._object_of(request)
         object_ = self._objects.find(info, namespace, name, revision)
         await answer_json(send, await self._objects.versions(object_))
 
-    async def _why(self, question: Question, send: Send) -> None:
-        info, namespace, name, revision = self._object_of(question)
-        time = self._revision(question)[1]
+    async def _why(self, request: PageRequest, send: Send) -> None:
+        info, namespace, name, revision = self._object_of(request)
+        time = self._revision(request)[1]
         at = datetime.datetime.fromtimestamp(time, datetime.UTC) if revision else None
         evidence = why.ServerEvidence(self._client, await self._client.discover(), at=revision)
         explanation = await why.explain(evidence, why.Reference(info.group_resource, namespace, name), time=at)
         await answer_json(send, explanation)
 
-    def _object_of(self, question: Question) -> tuple[ResourceInfo, str, str, int]:
-        query = question.query
+    def _object_of(self, request: PageRequest) -> tuple[ResourceInfo, str, str, int]:
+        query = request.query
         info = self._objects.info(query.get("group", ""), query.get("resource", ""))
         if info is None:
             raise Rejected(
@@ -292,11 +292,11 @@ class Page:
         name, namespace = query.get("name", ""), query.get("namespace", "") if info.namespaced else ""
         if not name or "/" in name or "/" in namespace or (info.namespaced and not namespace):
             raise Rejected(400, "an object has a name, and a namespace if its kind is namespaced")
-        return info, namespace, name, self._revision(question)[0]
+        return info, namespace, name, self._revision(request)[0]
 
-    def _revision(self, question: Question) -> tuple[int, float]:
+    def _revision(self, request: PageRequest) -> tuple[int, float]:
         """The revision for the parameter ``at``, and its time; 0 for now."""
-        text = question.query.get("at", "")
+        text = request.query.get("at", "")
         now = self._env.now()
         if not text:
             return 0, now.timestamp()
@@ -322,17 +322,17 @@ class Page:
         yield from self._programs.first_frames()
 
 
-def _cookie_name(question: Question) -> str:
+def _cookie_name(request: PageRequest) -> str:
     """The cookie's name. Cookies ignore ports, so each server of this machine uses another name. With ``__Host-`` only
     the host itself can set it, over TLS."""
-    port = question.headers.get("host", "").rpartition(":")[2]
+    port = request.headers.get("host", "").rpartition(":")[2]
     name = f"pilothouse-ui-{port}" if port.isdigit() else "pilothouse-ui"
-    return f"__Host-{name}" if question.scheme == "https" else name
+    return f"__Host-{name}" if request.scheme == "https" else name
 
 
-def _cookie(question: Question, value: str, seconds: int) -> str:
-    secure = "; Secure" if question.scheme == "https" else ""
-    return f"{_cookie_name(question)}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}"
+def _cookie(request: PageRequest, value: str, seconds: int) -> str:
+    secure = "; Secure" if request.scheme == "https" else ""
+    return f"{_cookie_name(request)}={value}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
 async def _disconnected(receive: Receive) -> None:

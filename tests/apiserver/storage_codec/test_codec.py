@@ -329,7 +329,7 @@ def test_single_version_definition_is_converted() -> None:
         pytest.param(
             "a.io/b/x",
             b'{"kind":"B","apiVersion":"a.io/v1","metadata":{"uid":"u\\""}}',
-            "impossible metadata.uid",
+            "invalid metadata.uid",
             id="a quote before the revision",
         ),
     ],

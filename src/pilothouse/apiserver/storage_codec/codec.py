@@ -139,7 +139,7 @@ def _check_metadata(key: str, metadata: Object) -> None:
     for field in _BEFORE_REVISION:
         text = metadata.get(field) or ""
         if type(text) is not str or not _PLAIN(text):
-            raise CodecError(f"{key} has an impossible metadata.{field}: {str(text)[:80]!r}")
+            raise CodecError(f"{key} has an invalid metadata.{field}: {str(text)[:80]!r}")
     if not metadata.get("uid"):
         raise CodecError(f"{key} has no uid")
 

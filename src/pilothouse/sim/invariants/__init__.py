@@ -61,8 +61,8 @@ class Objects(dict[str, T]):
         old = self.pop(key, None)
         if change.type == "DELETED":
             return key, old, None
-        now = self[key] = self._decode(change.value)
-        return key, old, now
+        new = self[key] = self._decode(change.value)
+        return key, old, new
 
 
 __all__ = ["Invariant", "Objects", "Violation"]

@@ -42,18 +42,18 @@ class Attachments(Invariant):
         elif volume := self._volumes.follow(change):
             self._check_volume(*volume)
 
-    def _check_attachment(self, _name: str, old: VolumeAttachment | None, now: VolumeAttachment | None) -> None:
+    def _check_attachment(self, _name: str, old: VolumeAttachment | None, new: VolumeAttachment | None) -> None:
         was_attached, is_attached = (
             old is not None and old.status.attached,
-            now is not None and now.status.attached,
+            new is not None and new.status.attached,
         )
-        if now is not None and is_attached and not was_attached:
-            self._check_attached(now)
+        if new is not None and is_attached and not was_attached:
+            self._check_attached(new)
         if old is not None and was_attached and not is_attached:
             self._check_detached(old)
 
-    def _check_attached(self, now: VolumeAttachment) -> None:
-        volume, node = now.spec.source.persistent_volume_name or "", now.spec.node_name
+    def _check_attached(self, new: VolumeAttachment) -> None:
+        volume, node = new.spec.source.persistent_volume_name or "", new.spec.node_name
         self.attached += 1
         self.moved += self._last.get(volume, node) != node
         self._last[volume] = node
@@ -61,7 +61,7 @@ class Attachments(Invariant):
         other_nodes = sorted(
             attachment.spec.node_name
             for attachment in self._attachments.values()
-            if attachment is not now
+            if attachment is not new
             and attachment.status.attached
             and attachment.spec.source.persistent_volume_name == volume
         )
@@ -81,11 +81,11 @@ class Attachments(Invariant):
             if pod.spec.node_name == name and volume in self._volumes_of(pod) and _runs(pod):
                 raise Violation(f"{volume} is detached from {name}, where {key} runs")
 
-    def _check_node(self, name: str, old: Node | None, now: Node | None) -> None:
-        if now is None:
+    def _check_node(self, name: str, old: Node | None, new: Node | None) -> None:
+        if new is None:
             return
         attached_before = set() if old is None else {attached.name for attached in old.status.volumes_attached}
-        new = [attached.name for attached in now.status.volumes_attached if attached.name not in attached_before]
+        added = [attached.name for attached in new.status.volumes_attached if attached.name not in attached_before]
         attached_disks = {
             disk.name
             for attachment in self._attachments.values()
@@ -93,12 +93,12 @@ class Attachments(Invariant):
             for disk in (self._disk(attachment.spec.source.persistent_volume_name or ""),)
             if disk is not None
         }
-        for volume in new:
+        for volume in added:
             if volume not in attached_disks:
                 raise Violation(f"{name} reports {volume} in volumesAttached, which is not attached")
 
-    def _check_volume(self, name: str, _before: PersistentVolume | None, now: PersistentVolume | None) -> None:
-        if now is not None:
+    def _check_volume(self, name: str, _old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        if new is not None:
             return
         for attachment in self._attachments.values():
             if attachment.spec.source.persistent_volume_name == name and attachment.status.attached:

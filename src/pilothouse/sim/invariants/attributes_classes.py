@@ -36,15 +36,15 @@ class AttributesClasses(Invariant):
             if change.type != "DELETED":
                 self._names[f"{sort} {name}"] = _class_names(sort, change.value)
 
-    def _check(self, name: str, old: VolumeAttributesClass | None, now: VolumeAttributesClass | None) -> None:
+    def _check(self, name: str, old: VolumeAttributesClass | None, new: VolumeAttributesClass | None) -> None:
         if old is None:
             return
         users = self._users(name)
         if old.metadata.deletion_timestamp is None:
-            if now is not None and now.metadata.deletion_timestamp is not None:
+            if new is not None and new.metadata.deletion_timestamp is not None:
                 self.kept += bool(users)
             return
-        released = FINALIZER in old.metadata.finalizers and (now is None or FINALIZER not in now.metadata.finalizers)
+        released = FINALIZER in old.metadata.finalizers and (new is None or FINALIZER not in new.metadata.finalizers)
         if released and users:
             raise Violation(f"class {name} was released while {users} use it")
 

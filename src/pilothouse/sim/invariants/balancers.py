@@ -24,8 +24,8 @@ class Balancers(Invariant):
         self.lost = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        key, old, now = self._services.follow(change) or ("", None, None)
-        if old is not None and now is None:
+        key, old, new = self._services.follow(change) or ("", None, None)
+        if old is not None and new is None:
             self.lost += bool(old.status.load_balancer.ingress)
             if old.metadata.uid in self._cloud.balancers:
                 raise Violation(f"service {key} was removed before its load balancer")

@@ -28,27 +28,27 @@ class Certificates(Invariant):
         self.issued = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        name, old, now = self._requests.follow(change) or ("", None, None)
-        if now is None:
+        name, old, new = self._requests.follow(change) or ("", None, None)
+        if new is None:
             return
-        if old is not None and old.metadata.uid != now.metadata.uid:
+        if old is not None and old.metadata.uid != new.metadata.uid:
             old = None
-        if now.status.certificate and (old is None or not old.status.certificate):
-            self._check(name, old, now)
+        if new.status.certificate and (old is None or not old.status.certificate):
+            self._check(name, old, new)
 
-    def _check(self, name: str, old: CertificateSigningRequest | None, now: CertificateSigningRequest) -> None:
+    def _check(self, name: str, old: CertificateSigningRequest | None, new: CertificateSigningRequest) -> None:
         """Check a certificate that was just issued, against the conditions before."""
         self.issued += 1
         if old is None or not is_approved(old):
             raise Violation(f"{name} was issued a certificate that was not approved")
         if has_failed(old):
             raise Violation(f"{name} was issued a certificate after it had been marked as failed")
-        if now.spec.signer_name not in self._signers:
+        if new.spec.signer_name not in self._signers:
             raise Violation(
-                f"{name} was issued a certificate by {now.spec.signer_name}, which is not one of the checked signers"
+                f"{name} was issued a certificate by {new.spec.signer_name}, which is not one of the checked signers"
             )
-        certificate = x509.load_pem_x509_certificate(now.status.certificate)
-        desired = parse_request(now.spec.request)
+        certificate = x509.load_pem_x509_certificate(new.status.certificate)
+        desired = parse_request(new.spec.request)
         if certificate.public_key() != desired.public_key() or set(certificate.subject) != set(desired.subject):
             raise Violation(f"{name} was issued a certificate for another request")
 

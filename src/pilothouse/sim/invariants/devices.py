@@ -31,26 +31,23 @@ class DeviceClaims(Invariant):
         elif claim := self._claims.follow(change):
             self._check_claim_change(*claim, by_scheduler=origin is not None and origin.program == "scheduler")
 
-    def _check_pod_change(self, key: str, previous: Pod | None, now: Pod | None) -> None:
-        if (
-            now is not None
-            and previous is not None
-            and previous.metadata.uid == now.metadata.uid
-            and _may_run(previous)
-        ):
-            for entry in previous.spec.resource_claims:
-                old, new = claim_of(previous, entry), claim_of(now, entry)
-                if isinstance(old, ClaimOfEntry) and old != new:
-                    raise Violation(f"pod {key} runs with claim {old.name} for {entry.name}, and its status has {new}")
+    def _check_pod_change(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        if new is not None and old is not None and old.metadata.uid == new.metadata.uid and _may_run(old):
+            for entry in old.spec.resource_claims:
+                old_claim, new_claim = claim_of(old, entry), claim_of(new, entry)
+                if isinstance(old_claim, ClaimOfEntry) and old_claim != new_claim:
+                    raise Violation(
+                        f"pod {key} runs with claim {old_claim.name} for {entry.name}, and its status has {new_claim}"
+                    )
 
     def _check_claim_change(
-        self, key: str, old: ResourceClaim | None, now: ResourceClaim | None, *, by_scheduler: bool
+        self, key: str, old: ResourceClaim | None, new: ResourceClaim | None, *, by_scheduler: bool
     ) -> None:
         if old is None:
-            self.created += now is not None and bool(now.metadata.owner_references)
+            self.created += new is not None and bool(new.metadata.owner_references)
             return
-        allocated = now is not None and now.status.allocation is not None
-        reserved_uids = {user.uid for user in now.status.reserved_for} if now is not None else set()  # never iterated
+        allocated = new is not None and new.status.allocation is not None
+        reserved_uids = {user.uid for user in new.status.reserved_for} if new is not None else set()  # never iterated
         self.cleared += old.status.allocation is not None and not allocated
         namespace = key.partition("/")[0]
         for user in old.status.reserved_for:
@@ -114,23 +111,23 @@ class DeviceAllocations(Invariant):
         elif claim := self._claims.follow(change):
             self._check_allocation(*claim)
 
-    def _check_binding(self, key: str, old: Pod | None, now: Pod | None) -> None:
-        if now is None or not now.spec.node_name or (old is not None and old.spec.node_name):
+    def _check_binding(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        if new is None or not new.spec.node_name or (old is not None and old.spec.node_name):
             return
-        for entry in now.spec.resource_claims:
-            of_entry = claim_of(now, entry)
-            claim = self._claims.get(f"{now.metadata.namespace}/{getattr(of_entry, 'name', '')}")
-            if claim is None or claim.status.allocation is None or not is_reserved_for(now, claim):
+        for entry in new.spec.resource_claims:
+            of_entry = claim_of(new, entry)
+            claim = self._claims.get(f"{new.metadata.namespace}/{getattr(of_entry, 'name', '')}")
+            if claim is None or claim.status.allocation is None or not is_reserved_for(new, claim):
                 raise Violation(f"pod {key} is bound, and its claim for {entry.name} is not allocated and reserved")
 
-    def _check_allocation(self, key: str, old: ResourceClaim | None, now: ResourceClaim | None) -> None:
+    def _check_allocation(self, key: str, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for device in _devices(old):
             self._owners.pop(device, None)
-        for device in _devices(now):
+        for device in _devices(new):
             owner = self._owners.setdefault(device, key)
             if owner != key:
                 raise Violation(f"device {'/'.join(device)} is allocated to claim {key}, and to claim {owner} already")
-        self.allocated += bool(_devices(now)) and not _devices(old)
+        self.allocated += bool(_devices(new)) and not _devices(old)
 
 
 def _devices(claim: ResourceClaim | None) -> list[tuple[str, str, str]]:

@@ -54,9 +54,9 @@ class Jobs(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         deleted = change.type == "DELETED"
         if update := self._jobs.follow(change):
-            _key, old, now = update
-            if now is not None:
-                self._check_status(now, old)
+            _key, old, new = update
+            if new is not None:
+                self._check_status(new, old)
         elif change.key.startswith("/pods/"):
             self._pods.pop(change.key, None)
             pod = _pod(change.value)

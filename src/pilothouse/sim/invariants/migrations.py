@@ -47,38 +47,38 @@ class Migrations(Invariant):
         elif change.key.startswith(_MIGRATIONS):
             self._check_migration(change.key.removeprefix(_MIGRATIONS), None if deleted else _migration(change.value))
 
-    def _check_object(self, key: str, now: dict[str, Any] | None, origin: Origin | None) -> None:
+    def _check_object(self, key: str, new: dict[str, Any] | None, origin: Origin | None) -> None:
         old = self._objects.pop(key, None)
-        if now is not None:
-            self._objects[key] = now
+        if new is not None:
+            self._objects[key] = new
         if origin is None or origin.controller != CONTROLLER:
             return
-        if old is None or now is None:
+        if old is None or new is None:
             raise Violation(f"{key} was created or deleted by the migrator")
-        if _content(old) != _content(now):
+        if _content(old) != _content(new):
             raise Violation(f"{key} was changed by its migration")
-        if old["apiVersion"] == now["apiVersion"]:
+        if old["apiVersion"] == new["apiVersion"]:
             raise Violation(f"{key} was written again in the version in which it was stored")
         self.rewritten += 1
 
-    def _check_definition(self, now: CustomResourceDefinition, origin: Origin | None) -> None:
-        forgotten = [version for version in self._stored if version not in now.status.stored_versions]
+    def _check_definition(self, new: CustomResourceDefinition, origin: Origin | None) -> None:
+        forgotten = [version for version in self._stored if version not in new.status.stored_versions]
         for key, obj in self._objects.items():
             version = obj["apiVersion"].rpartition("/")[2]
             if version in forgotten:
                 raise Violation(f"{version} was removed, in which {key} is stored: {origin}")
-        if self._stored and not now.status.stored_versions:
+        if self._stored and not new.status.stored_versions:
             raise Violation(f"every version was removed: {origin}")
         self.removed += len(forgotten)
-        self._stored = now.status.stored_versions
+        self._stored = new.status.stored_versions
 
-    def _check_migration(self, name: str, now: StorageVersionMigration | None) -> None:
+    def _check_migration(self, name: str, new: StorageVersionMigration | None) -> None:
         old = self._migrations.pop(name, None)
-        if now is None:
+        if new is None:
             return
-        self._migrations[name] = now
-        if old is not None and old.metadata.uid == now.metadata.uid:
-            old_version, new_version = old.status.resource_version, now.status.resource_version
+        self._migrations[name] = new
+        if old is not None and old.metadata.uid == new.metadata.uid:
+            old_version, new_version = old.status.resource_version, new.status.resource_version
             if old_version and old_version != new_version:
                 raise Violation(f"migration {name} started at {old_version}, and now at {new_version}")
         running = sorted(other for other, migration in self._migrations.items() if _runs(migration))

@@ -63,19 +63,19 @@ class PodGroups(Invariant):
         if not self._pods.follow(change) and (update := self._groups.follow(change)):
             self._check(*update, by_controller=origin is not None and origin.controller == CONTROLLER)
 
-    def _check(self, key: str, old: dict[str, Any] | None, now: dict[str, Any] | None, *, by_controller: bool) -> None:
+    def _check(self, key: str, old: dict[str, Any] | None, new: dict[str, Any] | None, *, by_controller: bool) -> None:
         if old is None:
             return
-        old_meta, finalizer_removed = _meta(old), _protected(old) and not _protected(now)
-        if old_meta.deletion_timestamp is None and now is not None and _meta(now).deletion_timestamp is not None:
+        old_meta, finalizer_removed = _meta(old), _protected(old) and not _protected(new)
+        if old_meta.deletion_timestamp is None and new is not None and _meta(new).deletion_timestamp is not None:
             self.kept += bool(self._members(key))
         if not by_controller:
             return
         if finalizer_removed and old_meta.deletion_timestamp is None:
             raise Violation(f"group {key} lost its finalizer while it is not being deleted")
-        if _protected(now) and not _protected(old):
+        if _protected(new) and not _protected(old):
             raise Violation(f"group {key} got a finalizer that only admission sets")
-        if now is not None and _content(old) != _content(now):
+        if new is not None and _content(old) != _content(new):
             raise Violation(f"group {key} was changed by the write of its finalizer")
         visible_since = asyncio.get_running_loop().time() - SLOWEST_REQUEST
         users = sorted(

@@ -52,15 +52,15 @@ class PolicyStatuses(Invariant):
         self.warned = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        name, old, now = self._policies.follow(change) or ("", None, None)
-        if now is None:
+        name, old, new = self._policies.follow(change) or ("", None, None)
+        if new is None:
             return
-        generation, observed = now.metadata.generation, now.status.observed_generation
+        generation, observed = new.metadata.generation, new.status.observed_generation
         if observed > generation:
             raise Violation(
                 f"policy {name}: generation {observed} was observed before it existed: the policy is at {generation}"
             )
-        if old is not None and old.metadata.uid == now.metadata.uid:
+        if old is not None and old.metadata.uid == new.metadata.uid:
             earlier = old.status.observed_generation
             if observed < earlier:
                 raise Violation(f"policy {name}: {observed} was observed after {earlier}")
@@ -68,7 +68,7 @@ class PolicyStatuses(Invariant):
             if observed != generation:
                 raise Violation(f"policy {name}: the status is of {observed} while the policy is at {generation}")
             self.reports += 1
-            self.warned += bool(self._check(name, now))
+            self.warned += bool(self._check(name, new))
 
     def _check(self, name: str, policy: _Policy) -> list[str]:
         """The fields with warnings, which must be those with invalid expressions."""

@@ -60,24 +60,24 @@ class Protection(Invariant):
             if pod.metadata.namespace == namespace and _uses(pod, claim)
         }
 
-    def _check_claim(self, key: str, old: PersistentVolumeClaim | None, now: PersistentVolumeClaim | None) -> None:
+    def _check_claim(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         if old is None:
             return
         if old.metadata.deletion_timestamp is None:
-            if now is not None and now.metadata.deletion_timestamp is not None:
+            if new is not None and new.metadata.deletion_timestamp is not None:
                 self._deleted[key] = self._clock
-                self.kept += bool(self._users(key, now))
+                self.kept += bool(self._users(key, new))
             return
-        if CLAIM in old.metadata.finalizers and not _has(now, CLAIM):
+        if CLAIM in old.metadata.finalizers and not _has(new, CLAIM):
             deleted = self._deleted.pop(key)
             users = sorted(pod for pod, since in self._users(key, old).items() if since < deleted)
             if users:
                 raise Violation(f"claim {key} was released while {users} use it")
 
-    def _check_volume(self, name: str, old: PersistentVolume | None, now: PersistentVolume | None) -> None:
+    def _check_volume(self, name: str, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is None or old.metadata.deletion_timestamp is None or VOLUME not in old.metadata.finalizers:
             return
-        if not _has(now, VOLUME) and old.status.phase == "Bound":
+        if not _has(new, VOLUME) and old.status.phase == "Bound":
             raise Violation(f"volume {name} was released while it is bound")
 
     def check_final_state(self) -> None:

@@ -48,14 +48,14 @@ class ServiceRanges(Invariant):
             if not deleted and MANAGED.items() <= _address(change.value).metadata.labels.items():
                 self._addresses.add(address)
 
-    def _check(self, name: str, old: ServiceCIDR | None, now: ServiceCIDR | None, origin: Origin | None) -> None:
+    def _check(self, name: str, old: ServiceCIDR | None, new: ServiceCIDR | None, origin: Origin | None) -> None:
         if old is None:
             return
-        finalizer_removed = FINALIZER in old.metadata.finalizers and not _is_protected(now)
+        finalizer_removed = FINALIZER in old.metadata.finalizers and not _is_protected(new)
         if old.metadata.deletion_timestamp is None:
             if finalizer_removed and origin is not None and origin.controller == CONTROLLER:
                 raise Violation(f"range {name} lost its finalizer while it is not being deleted")
-            if now is not None and now.metadata.deletion_timestamp is not None:
+            if new is not None and new.metadata.deletion_timestamp is not None:
                 self._deleted[name] = asyncio.get_running_loop().time()
                 self.kept += bool(self._addresses_only_in(name))
             return

@@ -57,10 +57,10 @@ class StatefulSets(Invariant):
         if owner is not None:
             self._check_status(owner)
         if update := self._pods.follow(change):
-            name, old, now = update
-            if now is not None and old is None:
-                self._check_new(name, now)
-            elif now is not None and old is not None and _is_terminating(now) and not _is_terminating(old):
+            name, old, new = update
+            if new is not None and old is None:
+                self._check_new(name, new)
+            elif new is not None and old is not None and _is_terminating(new) and not _is_terminating(old):
                 self._check_deletion(name)
             self._check_missing(change.key)
 

@@ -56,40 +56,46 @@ class StorageVersions(Invariant):
         elif name not in self._running:
             self._running[name] = self._clock, asyncio.get_running_loop().time()
 
-    def _check_version(self, name: str, now: dict[str, Any] | None, *, is_collectors: bool) -> None:
-        previous = self._versions.pop(name, None)
-        old, new = entries(previous), entries(now)
+    def _check_version(self, name: str, new: dict[str, Any] | None, *, is_collectors: bool) -> None:
+        old = self._versions.pop(name, None)
+        old_entries, new_entries = entries(old), entries(new)
         if is_collectors:
-            self._check(name, previous, now)
-        if now is not None:
-            self._versions[name] = now
-        for server in [*old, *(server for server in new if server not in old)]:
-            if server not in new:
+            self._check(name, old, new)
+        if new is not None:
+            self._versions[name] = new
+        for server in [*old_entries, *(server for server in new_entries if server not in old_entries)]:
+            if server not in new_entries:
                 del self._written[name, server]
-            elif old.get(server) != new[server]:
+            elif old_entries.get(server) != new_entries[server]:
                 self._written[name, server] = self._clock
 
-    def _check(self, name: str, previous: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
-        assert previous is not None, "it makes none"
-        old, new = entries(previous), entries(now)
-        removed = [server for server in old if server not in new]
+    def _check(self, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> None:
+        assert old is not None, "it makes none"
+        old_entries, new_entries = entries(old), entries(new)
+        removed = [server for server in old_entries if server not in new_entries]
         for server in removed:
             self._check_removal(name, server)
         self.removed += len(removed)
-        if now is None:
+        if new is None:
             self.deleted += 1
             return
-        if list(new.items()) != [(server, entry) for server, entry in old.items() if server in new] or not removed:
-            raise Violation(f"{name} had {list(old.values())}, which the collector changed to {list(new.values())}")
-        if _user_content(previous) != _user_content(now):
+        if (
+            list(new_entries.items())
+            != [(server, entry) for server, entry in old_entries.items() if server in new_entries]
+            or not removed
+        ):
+            raise Violation(
+                f"{name} had {list(old_entries.values())}, which the collector changed to {list(new_entries.values())}"
+            )
+        if _user_content(old) != _user_content(new):
             raise Violation(f"{name} was changed by the removal of {removed}")
-        versions = {entry["encodingVersion"] for entry in new.values()}
+        versions = {entry["encodingVersion"] for entry in new_entries.values()}
         common = versions.pop() if len(versions) == 1 else None
-        status = {condition["type"]: condition["status"] for condition in now["status"]["conditions"]}
-        if now["status"].get("commonEncodingVersion") != common or status["AllEncodingVersionsEqual"] != str(
+        status = {condition["type"]: condition["status"] for condition in new["status"]["conditions"]}
+        if new["status"].get("commonEncodingVersion") != common or status["AllEncodingVersionsEqual"] != str(
             common is not None
         ):
-            raise Violation(f"{name} does not have the common version {common}: {now['status']}")
+            raise Violation(f"{name} does not have the common version {common}: {new['status']}")
 
     def _check_removal(self, name: str, server: str) -> None:
         started = self._running.get(server)

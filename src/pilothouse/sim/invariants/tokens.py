@@ -41,17 +41,17 @@ class Tokens(Invariant):
         elif change.key.startswith(_SECRETS):
             by_manager = origin is not None and origin.program.startswith("manager")
             key = change.key.removeprefix(_SECRETS)
-            old, now = self._secrets.get(key), None if deleted else _secret(change.value)
-            if now is not None and now.type != SECRET_TYPE:
+            old, new = self._secrets.get(key), None if deleted else _secret(change.value)
+            if new is not None and new.type != SECRET_TYPE:
                 return
-            if by_manager and now is not None:
-                self._check_write(key, old, now)
+            if by_manager and new is not None:
+                self._check_write(key, old, new)
             elif by_manager and old is not None:
                 self._check_deletion(key, old)
-            if now is None:
+            if new is None:
                 self._secrets.pop(key, None)
             else:
-                self._secrets[key] = now
+                self._secrets[key] = new
 
     def _record_account(self, key: str, account: ServiceAccount | None) -> None:
         if account is None:
@@ -62,12 +62,12 @@ class Tokens(Invariant):
         if self._accounts.get(key, ("", 0))[0] != uid:
             self._accounts[key] = (uid, self._clock)
 
-    def _check_write(self, key: str, old: Secret | None, now: Secret) -> None:
-        if old is None or old.metadata.uid != now.metadata.uid:
+    def _check_write(self, key: str, old: Secret | None, new: Secret) -> None:
+        if old is None or old.metadata.uid != new.metadata.uid:
             raise Violation(f"secret {key} was created, and no account requested it")
-        if old.data.get(TOKEN_KEY) not in (None, b"", now.data.get(TOKEN_KEY)):
+        if old.data.get(TOKEN_KEY) not in (None, b"", new.data.get(TOKEN_KEY)):
             raise Violation(f"secret {key} had a token, and has another one")
-        if (_account_key(now), now.metadata.annotations.get(ACCOUNT_UID, "")) not in self._uids:
+        if (_account_key(new), new.metadata.annotations.get(ACCOUNT_UID, "")) not in self._uids:
             raise Violation(f"secret {key} has a token of an account that never existed")
         self.filled += not old.data.get(TOKEN_KEY)
 

@@ -55,16 +55,16 @@ class TrustBundles(Invariant):
 
     def __init__(self, contents: Sequence[str]) -> None:
         self._contents = contents
-        self._lives: dict[str, _ProcessState] = {}
+        self._process_states: dict[str, _ProcessState] = {}
         self._bundles = Objects(_PREFIX, ClusterTrustBundle)
         self.written = 0
         self.removed = 0
 
     def started(self, process: "Process") -> None:
-        self._lives[process.name] = _ProcessState(len(self._contents) - 1)
+        self._process_states[process.name] = _ProcessState(len(self._contents) - 1)
 
     def observed(self, process: "Process", observation: Observation) -> None:
-        self._lives[process.name].cache.observe(observation)
+        self._process_states[process.name].cache.observe(observation)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         is_own = origin is not None and origin.controller == DESCRIPTOR.client_name
@@ -73,24 +73,24 @@ class TrustBundles(Invariant):
             return
         if update is None:
             raise Violation(f"the publisher has written {change.key}")
-        _name, old, now = update
+        _name, old, new = update
         assert origin is not None, "as just found"
-        state = self._lives[origin.program]
-        if now is not None:
-            self._check_write(state, old, now)
+        state = self._process_states[origin.program]
+        if new is not None:
+            self._check_write(state, old, new)
         elif old is not None:
             self._check_removal(state, old)
 
-    def _check_write(self, state: _ProcessState, old: ClusterTrustBundle | None, now: ClusterTrustBundle) -> None:
+    def _check_write(self, state: _ProcessState, old: ClusterTrustBundle | None, new: ClusterTrustBundle) -> None:
         self.written += 1
-        name, content = now.metadata.name, now.spec.trust_bundle
-        if now.spec.signer_name != _SIGNER or (old is not None and old.spec.signer_name != _SIGNER):
-            raise Violation(f"bundle {name} of {now.spec.signer_name} is of another signer")
+        name, content = new.metadata.name, new.spec.trust_bundle
+        if new.spec.signer_name != _SIGNER or (old is not None and old.spec.signer_name != _SIGNER):
+            raise Violation(f"bundle {name} of {new.spec.signer_name} is of another signer")
         if content not in self._contents[state.first :] or name != name_of(content):
             raise Violation(f"bundle {name} has {content!r}, which no publisher has written")
-        if old is not None and _user_content(old) != _user_content(now):
+        if old is not None and _user_content(old) != _user_content(new):
             raise Violation(f"bundle {name} lost metadata that users set")
-        state.add(now)
+        state.add(new)
 
     def _check_removal(self, state: _ProcessState, old: ClusterTrustBundle) -> None:
         self.removed += 1

@@ -160,11 +160,11 @@ class UnusedTokens(Invariant):
             since + DAY, datetime.time(), datetime.UTC
         )
 
-    def _check_label(self, key: str, process_state: _ProcessState, old: dict[str, Any], now: dict[str, Any]) -> None:
-        marked = now["metadata"]["labels"][INVALID_SINCE]
+    def _check_label(self, key: str, process_state: _ProcessState, old: dict[str, Any], new: dict[str, Any]) -> None:
+        marked = new["metadata"]["labels"][INVALID_SINCE]
         if marked not in [moment.date().isoformat() for moment in process_state.moments]:
             raise Violation(f"secret {key} is marked invalid since {marked}, at {process_state.moments[0]}")
-        if _user_content(old) != _user_content(now):
+        if _user_content(old) != _user_content(new):
             raise Violation(f"secret {key} was changed by its mark")
 
     def _check(

@@ -59,9 +59,9 @@ class Volumes(Invariant):
             return None
         return key
 
-    def _check_claim(self, key: str, old: PersistentVolumeClaim | None, now: PersistentVolumeClaim) -> None:
-        name = now.spec.volume_name
-        if now.status.phase == "Bound":
+    def _check_claim(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> None:
+        name = new.spec.volume_name
+        if new.status.phase == "Bound":
             bound_claims = [
                 claim_key
                 for claim_key, claim in self._claims.items()
@@ -73,11 +73,11 @@ class Volumes(Invariant):
                 self.bound += 1
                 volume = self._volumes.get(name)
                 reference = volume.spec.claim_ref if volume is not None else None
-                if reference is None or reference.uid != now.metadata.uid:
+                if reference is None or reference.uid != new.metadata.uid:
                     raise Violation(f"{key} is Bound to {name}, which does not refer to it")
-        if now.status.phase == "Lost" and name in self._volumes:
+        if new.status.phase == "Lost" and name in self._volumes:
             reference = self._volumes[name].spec.claim_ref
-            if reference is not None and reference.uid == now.metadata.uid:
+            if reference is not None and reference.uid == new.metadata.uid:
                 raise Violation(f"{key} is Lost, and {name} exists")
 
     def _check_volume(self, name: str, old: PersistentVolume | None, new: PersistentVolume) -> None:
