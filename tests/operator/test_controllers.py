@@ -149,6 +149,23 @@ async def test_requeued_objects_are_synced_again(cluster: AsyncCluster, env: Env
         assert [round(later - earlier) for earlier, later in itertools.pairwise(times)] == [60, 60, 60]
 
 
+@pytest.mark.parametrize("seconds", [0.0, -5.0])
+async def test_a_requeue_without_a_delay_waits_for_the_backoff(cluster: AsyncCluster, env: Env, seconds: float) -> None:
+    app, times = App("things"), []
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> Requeue | None:
+        times.append(env.monotonic())
+        return Requeue(seconds) if len(times) % 5 else None
+
+    async with cluster.running(app.run):
+        for name in ("one", "two"):
+            await cluster.create(thing(name))
+            await asyncio.sleep(10)
+    waits = [round(later - earlier, 3) for earlier, later in itertools.pairwise(times)]
+    assert waits[:4] == waits[5:] == [0.005, 0.01, 0.02, 0.04], "None ends the backoff"
+
+
 @pytest.mark.parametrize(
     ("predicates", "patch", "syncs"),
     [

@@ -17,7 +17,7 @@ from pilothouse.operator.declaration import Declaration, Owned, Reference
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.consistency import ConsistencyStore, StaleCache, read_versions
 from pilothouse.runtime.controller import Controller, Requeue
-from pilothouse.runtime.errors import TerminalError
+from pilothouse.runtime.errors import RetryLater, TerminalError
 from pilothouse.runtime.events import EventRecorder
 from pilothouse.runtime.informer import InformerFactory, SharedInformer
 
@@ -223,6 +223,9 @@ class DeclaredController(Controller):
             self._errors[key] = f"{type(error).__name__}: {error}"[:_MAX_ERROR_LENGTH]
             raise
         self._errors.pop(key, None)
+        if requeue is not None and requeue.after <= 0:
+            # A sync that asks for this each time would take all of the CPU, and in virtual time the clock would stop.
+            raise RetryLater("requeued without a delay")
         return requeue
 
     async def _sync(self, key: str) -> Requeue | None:
