@@ -20,7 +20,10 @@ def test_readiness_names_missing_parts() -> None:
     assert health.waits_for() == ("caches", "webhooks")
     done["webhooks"] = True
     assert health.waits_for() == ("caches",)
-    health.replace("caches", lambda: True)
+    health.divide("caches", {"cache of pods": lambda: False, "cache of nodes": lambda: True})
+    health.divide("webhooks", {"more": lambda: False})
+    assert health.waits_for() == ("cache of pods",)
+    health.replace("cache of pods", lambda: True)
     assert health.waits_for() == ()
     done["caches"] = done["webhooks"] = False
     health.replace("caches", lambda: False)
@@ -58,6 +61,7 @@ async def test_an_operator_is_ready(env: Env, resource: CustomResource[Any], set
             await asyncio.sleep(10)
             async with cluster.running(run, faults=[slow]):
                 await asyncio.sleep(10)
-                assert health.waits_for() == (("caches",) if waits else ())
+                cache = f"cache of {resource.kind.group_resource}"
+                assert health.waits_for() == ((cache,) if waits else ()), "the cache of each kind has a name"
                 await asyncio.sleep(60)
                 assert health.waits_for() == ()

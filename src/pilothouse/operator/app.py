@@ -4,6 +4,7 @@ import asyncio
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
 import msgspec
@@ -34,7 +35,7 @@ from pilothouse.operator.webhook_server import WebhookServer, WebhookSettings, s
 from pilothouse.runtime.cache import Cached
 from pilothouse.runtime.election import Fence, LeaderElector
 from pilothouse.runtime.events import EventRecorder
-from pilothouse.runtime.informer import InformerFactory
+from pilothouse.runtime.informer import InformerFactory, SharedInformer
 from pilothouse.runtime.rate_limiters import RateLimiter, default_controller_limiter
 
 T = TypeVar("T", bound=Cached)
@@ -431,15 +432,13 @@ class App:
     async def _work(
         self, client: Client, env: Env, settings: Settings, recorder: EventRecorder, health: Health
     ) -> None:
-        factories: list[InformerFactory] = []
-        health.replace("caches", lambda: all(informer.has_synced for one in factories for informer in one.informers))
+        caches: dict[str, list[SharedInformer[Any]]] = {}
         async with TaskGroup(f"{self.name}: controllers") as group:
             for namespace in settings.namespaces:
                 # Their gauges would overwrite each other under one name.
                 name = f"{self.name}/{namespace}" if namespace else self.name
                 hints = dict.fromkeys(self._resources, _NOT_INSTALLED)
                 informers = InformerFactory(client, env, name=name, metrics=self.metrics, not_served_hints=hints)
-                factories.append(informers)
                 for declaration in self._declarations:
                     controller = DeclaredController(
                         declaration,
@@ -451,7 +450,10 @@ class App:
                         metrics=self.metrics,
                     )
                     group.start(self._run_controller(controller), name=declaration.name)
+                for informer in informers.informers:
+                    caches.setdefault(f"cache of {informer.kind.group_resource}", []).append(informer)
                 informers.start(group)
+            health.divide("caches", {name: partial(_have_synced, of_kind) for name, of_kind in caches.items()})
 
     async def _run_controller(self, controller: DeclaredController) -> None:
         self._running.append(controller)
@@ -570,6 +572,10 @@ def _indexes(
 
 async def _undeclared(_obj: Any, _ctx: Any) -> None:
     raise AssertionError("the declaration is complete before it runs")
+
+
+def _have_synced(informers: Iterable[SharedInformer[Any]]) -> bool:
+    return all(informer.has_synced for informer in informers)
 
 
 def _checked_finalizer(name: str) -> str:

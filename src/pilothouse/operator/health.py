@@ -23,6 +23,11 @@ class Health:
         if name in self._checks:
             self._checks[name] = check
 
+    def divide(self, name: str, checks: dict[str, Callable[[], bool]]) -> None:
+        """Replace a known check by several, each with its own name."""
+        if name in self._checks:
+            self._checks = {known: check for known, check in self._checks.items() if known != name} | checks
+
     def waits_for(self) -> tuple[str, ...]:
         """The pending checks; empty when it is ready."""
         self._checks = {name: check for name, check in self._checks.items() if not check()}
