@@ -10,8 +10,20 @@ from tests.operator.things import THINGS, Thing
 from tests.tables import cases
 
 from pilothouse.api.core import CONFIG_MAPS
-from pilothouse.operator import App, Column, CustomResource, Index, Reconciler, Reference, Version, generation_changed
+from pilothouse.operator import (
+    App,
+    Column,
+    CustomResource,
+    Index,
+    Owned,
+    Reconciler,
+    Reference,
+    Version,
+    generation_changed,
+    label_changed,
+)
 from pilothouse.operator.custom_resource import kind_of
+from pilothouse.runtime.rate_limiters import ExponentialFailureLimiter
 
 A_KIND = "a kind is a Kind, such as pilothouse.api.core.CONFIG_MAPS, or a CustomResource"
 REFERENCE = Reference(kind=CONFIG_MAPS, of=lambda _obj: ())
@@ -61,6 +73,36 @@ RULE = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
             "rights= of controller 'thing' is a tuple of rules, got {'apiGroups': ",
         ),
         "a rule as text": ({"rights": ("patch",)}, "one is 'patch': a rule is a dict such as {'apiGroups': ['']"),
+        "a predicate that makes one": (
+            {"predicates": (label_changed,)},
+            "predicates= of controller 'thing': 'label_changed' is called with (old, new): too many positional",
+        ),
+        "a predicate of what is owned": (
+            {"owns": (Owned(CONFIG_MAPS, (label_changed,)),)},  # type: ignore[arg-type]
+            "predicates= of controller 'thing': 'label_changed' is called with (old, new)",
+        ),
+        "a predicate of a reference": (
+            {"references": (Reference(kind=CONFIG_MAPS, of=REFERENCE.of, predicates=(label_changed,)),)},  # type: ignore[arg-type]
+            "predicates= of controller 'thing': 'label_changed' is called with (old, new)",
+        ),
+        "a misspelt field of a rule": (
+            {"rights": ({**RULE, "apiGroup": [""]},)},
+            "rights= of controller 'thing': a rule has no field 'apiGroup'; it has apiGroups, nonResourceURLs, ",
+        ),
+        "labels as selector": (
+            {"selector": {"team": "a"}},
+            "selector= of controller 'thing' is a text such as 'team=a,!old', got {'team': 'a'}",
+        ),
+        "workers as text": ({"workers": "4"}, "workers= of controller 'thing' is a number, got '4'"),
+        "a rate limiter in the place of its function": (
+            {"rate_limiter": ExponentialFailureLimiter(1.0, 300.0)},
+            "rate_limiter= of controller 'thing' is a function of the Env, such as lambda env: "
+            "ExponentialFailureLimiter(1.0, 300.0), got ",
+        ),
+        "a rate limiter without the environment": (
+            {"rate_limiter": lambda: ExponentialFailureLimiter(1.0, 300.0)},
+            "rate_limiter= of controller 'thing' is a function of the Env",
+        ),
         "an index without its comma": (
             {"indexes": Index(CONFIG_MAPS, "team", lambda _obj: ())},
             "indexes= of controller 'thing' is a tuple of Indexes, got Index(…): write",
@@ -72,8 +114,18 @@ RULE = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
     },
 )
 def test_wrong_arguments_of_a_controller(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=re.escape(message)):
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         App("things").controller(THINGS, **arguments)
+
+
+def test_a_finalizer_without_its_name() -> None:
+    app = App("things")
+
+    @app.controller(THINGS)
+    async def sync(_obj: Any, _ctx: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=re.escape("got two: write @NAME.finalizer('example.com/cleanup')")):
+        sync.finalizer(two)  # type: ignore[arg-type]
 
 
 def test_wrong_kinds() -> None:
@@ -111,6 +163,24 @@ def test_wrong_kinds() -> None:
             lambda: CustomResource("example.com/v1", Thing, columns=Column("A", ".a")),  # type: ignore[arg-type]
             TypeError,
             "columns= of things.example.com is a tuple of Columns, got Column(…): write columns=(COLUMN,)",
+        ),
+        "a scale subresource without its paths": (
+            lambda: CustomResource("example.com/v1", Thing, scale=True),  # type: ignore[arg-type]
+            TypeError,
+            "scale= of things.example.com is a dict of paths, such as {'specReplicasPath': '.spec.replicas', "
+            "'statusReplicasPath': '.status.replicas'}, got True",
+        ),
+        "a misspelt path of the scale subresource": (
+            lambda: CustomResource("example.com/v1", Thing, scale={"specReplicas": ".spec.size"}),
+            ValueError,
+            "scale= of things.example.com has no path 'specReplicas'; it has labelSelectorPath, specReplicasPath, ",
+        ),
+        "a scale subresource without a path": (
+            lambda: CustomResource(
+                "example.com/v1", Thing, versions=(Version("v2", Thing, scale={"specReplicasPath": ".spec.size"}),)
+            ),
+            ValueError,
+            "scale= of things.example.com needs statusReplicasPath",
         ),
         "a class as version": (
             lambda: CustomResource("example.com/v1", Thing, versions=(Thing,)),  # type: ignore[arg-type]

@@ -339,8 +339,8 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
         except TerminalError as error:
             errors.append(str(error))
 
-    # Names of indexes are a controller's own.
-    @app.controller(THINGS, name="other", reads=(CONFIG_MAPS,), indexes={"team": lambda _obj: ("all",)})
+    # Names of indexes are a controller's own. A text is one value, not its characters.
+    @app.controller(THINGS, name="other", reads=(CONFIG_MAPS,), indexes={"team": lambda _obj: "all"})
     async def other(obj: Thing, ctx: Context[Thing]) -> None:
         result["other"] = [obj.metadata.name for obj in ctx.list(THINGS, index="team", value="all")]
 
@@ -360,7 +360,8 @@ async def test_every_cached_kind_can_have_indexes(cluster: AsyncCluster) -> None
     ("body", "message"),
     [
         ({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}, r"writes Secret \(v1\) and does not"),
-        ({"kind": "ConfigMap"}, r"writes ConfigMap \(no apiVersion\)"),
+        ({"kind": "ConfigMap"}, "the body of a ConfigMap has no apiVersion: a body"),
+        ({"metadata": {"name": "a"}}, "the body has no apiVersion and no kind: a body has both"),
         ({"apiVersion": "v1", "kind": "ConfigMap"}, "metadata.name of a ConfigMap is missing"),
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "other"}},
          "Thing default/one cannot own ConfigMap a"),

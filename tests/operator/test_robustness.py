@@ -479,7 +479,7 @@ def test_declarations_that_cannot_work_are_rejected() -> None:
         sync.finalizer("example.com/done")(plain)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"Forgotten.finalize is never called without finalizer="):
         app.controller(THINGS, name="two")(Forgotten)
-    with pytest.raises(ValueError, match="needs a worker, got workers=0"):
+    with pytest.raises(ValueError, match="it needs a worker, got workers=0"):
         app.controller(THINGS, name="three", workers=0)
     with pytest.raises(ValueError, match="unable to parse requirement"):
         app.controller(THINGS, name="four", selector="a in b")

@@ -1,6 +1,8 @@
 """Structural schemas and definitions from classes."""
 
+import dataclasses
 import datetime
+import ipaddress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -59,6 +61,11 @@ def test_the_schema_of_a_field(annotation: Any, default: Any, expected: dict[str
     assert object_schema(view) == {"type": "object", "properties": {"someField": expected}}
 
 
+@dataclasses.dataclass
+class Plain:
+    size: int = 0
+
+
 class Recursive(View, frozen=True):
     below: "tuple[Recursive, ...]" = ()
 
@@ -67,7 +74,12 @@ class Recursive(View, frozen=True):
     ("annotation", "message"),
     [
         (int | bool, "Thing.some_field: a union of several types"),
-        (dict[int, str], "Thing.some_field: keys of maps are strings"),
+        (dict[int, str], r"Thing.some_field: keys of maps are strings: write dict\[str, …\]"),
+        (dict, r"Thing.some_field: keys of maps are strings: write dict\[str, …\]"),
+        (Plain, "Thing.some_field: Plain has no structural schema: derive the class from View"),
+        (datetime.timedelta, r"Thing.some_field: timedelta has no structural schema: write str, .*parse_duration"),
+        (datetime.date, "Thing.some_field: date has no structural schema: write datetime.datetime or str"),
+        (ipaddress.IPv4Address, "Thing.some_field: IPv4Address has no structural schema$"),
         (Literal["a", 1], "Thing.some_field: values of an enumeration"),
         (complex, "Thing.some_field"),
         (Recursive, "Recursive contains itself"),

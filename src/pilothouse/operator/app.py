@@ -12,6 +12,7 @@ import msgspec
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import LabelSelector
+from pilothouse.api.rbac import PolicyRule
 from pilothouse.client import Client, apply_patch
 from pilothouse.client.decode import decoders_of
 from pilothouse.client.errors import UndecodableObject
@@ -20,7 +21,15 @@ from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import dns_label_errors
 from pilothouse.operator.admission import Mutate, Operation, Validate, Webhook
-from pilothouse.operator.arguments import Items, check_arguments, check_function, function_name
+from pilothouse.operator.arguments import (
+    Items,
+    check_arguments,
+    check_call,
+    check_function,
+    function_name,
+    keys_of,
+    shown,
+)
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.configurations import checked, configurations
 from pilothouse.operator.context import Context
@@ -141,8 +150,12 @@ class App:
         per second after the first hundred). ``rights`` are additional rules of the ClusterRole that cannot be derived
         from the declaration. ``finalizer`` is for classes; functions have ``ControllerFunction.finalizer``.
 
+        ``name`` defaults to the kind in lower case. It is in the log, in metrics and in the field manager
+        (``APP/NAME``): after a change, what the controller applied before has two managers.
+
         Raises ``ValueError`` for a name that another controller of the app has, for a wrong finalizer or selector, for
-        no workers, and for an index of a kind that is not cached.
+        no workers, for unknown fields of ``rights``, and for an index of a kind that is not cached; ``TypeError`` for
+        arguments of other types.
         """
         kind = self._kind(resource, "a controller")
         name = name or kind.kind.lower()
@@ -154,13 +167,17 @@ class App:
                 f"{field_manager!r} is the field manager of a controller: at most {_MAX_FIELD_MANAGER} printable "
                 "characters; give the controller another name="
             )
-        parse_selector(selector)
-        if workers < 1:
-            raise ValueError(f"controller {name!r} needs a worker, got workers={workers}")
         of_controller = f"= of controller {name!r}"
+        _check_scalars(of_controller, selector, workers, rate_limiter)
         references = _REFERENCES.of(f"references{of_controller}", references)
         for reference in references:
             self._kind(reference.kind, f"references{of_controller}")
+        owned = tuple(map(self._owned, _OWNS.of(f"owns{of_controller}", owns)))
+        for each in (*references, *owned):
+            _predicates(of_controller, each.predicates)
+        rights = _RIGHTS.of(f"rights{of_controller}", rights)
+        for right in rights:
+            keys_of(f"rights{of_controller}: a rule", right, _RULE_FIELDS, "field")
         declaration = Declaration(
             name=name,
             field_manager=field_manager,
@@ -168,15 +185,15 @@ class App:
             reconcile=_undeclared,
             finalize=None,
             finalizer=_checked_finalizer(finalizer) if finalizer else "",
-            owns=tuple(map(self._owned, _OWNS.of(f"owns{of_controller}", owns))),
+            owns=owned,
             references=references,
             reads=self._kinds(f"reads{of_controller}", reads),
-            predicates=_PREDICATES.of(f"predicates{of_controller}", predicates),
+            predicates=_predicates(of_controller, predicates),
             indexes=_indexes(kind, f"indexes{of_controller}", indexes),
             selector=selector,
             workers=workers,
             rate_limiter=rate_limiter,
-            rights=tuple(map(dict, _RIGHTS.of(f"rights{of_controller}", rights))),
+            rights=tuple(map(dict, rights)),
             status_fields=resource.status_fields if isinstance(resource, CustomResource) else None,
         )
         cached = {(kind.api_version, kind.kind) for kind in declaration.watched}
@@ -562,6 +579,33 @@ _RIGHTS = Items(
 )
 
 
+_RULE_FIELDS = [field.encode_name for field in msgspec.structs.fields(PolicyRule)]
+
+
+def _predicates(of_controller: str, predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
+    argument = f"predicates{of_controller}"
+    checked_predicates = _PREDICATES.of(argument, predicates)
+    for predicate in checked_predicates:
+        check_call(argument, predicate, "old", "new")
+    return checked_predicates
+
+
+def _check_scalars(of_controller: str, selector: Any, workers: Any, rate_limiter: Any) -> None:
+    """Raise ``TypeError`` and ``ValueError`` for arguments that are no tuples."""
+    if not isinstance(selector, str):
+        raise TypeError(f"selector{of_controller} is a text such as 'team=a,!old', got {shown(selector)}")
+    parse_selector(selector)
+    if not isinstance(workers, int):
+        raise TypeError(f"workers{of_controller} is a number, got {shown(workers)}")
+    if workers < 1:
+        raise ValueError(f"workers{of_controller}: it needs a worker, got workers={workers}")
+    example = "lambda env: ExponentialFailureLimiter(1.0, 300.0)"
+    expected = f"rate_limiter{of_controller} is a function of the Env, such as {example}"
+    if not callable(rate_limiter):
+        raise TypeError(f"{expected}, got {shown(rate_limiter)}")
+    check_call(expected, rate_limiter, "env")
+
+
 def _indexes(
     kind: Kind[Any], argument: str, indexes: Mapping[str, Callable[[Any], Iterable[str]]] | Iterable[Index]
 ) -> tuple[Index, ...]:
@@ -578,7 +622,12 @@ def _have_synced(informers: Iterable[SharedInformer[Any]]) -> bool:
     return all(informer.has_synced for informer in informers)
 
 
-def _checked_finalizer(name: str) -> str:
+def _checked_finalizer(name: Any) -> str:
+    if not isinstance(name, str):
+        raise TypeError(
+            "a finalizer is named DOMAIN/PATH, such as example.com/cleanup, got "
+            f"{shown(name)}: write @NAME.finalizer('example.com/cleanup')"
+        )
     domain, slash, path = name.partition("/")
     if not slash or not domain or not path:
         raise ValueError(f"a finalizer is named DOMAIN/PATH, such as example.com/cleanup, got {name!r}")

@@ -42,6 +42,30 @@ class Items(msgspec.Struct, frozen=True):
         return items
 
 
+def keys_of(
+    argument: str, value: Mapping[str, Any], known: Iterable[str], noun: str, needed: Iterable[str] = ()
+) -> None:
+    """Raise ``ValueError`` for a dict with unknown keys, or without one that is needed."""
+    if unknown := sorted(value.keys() - set(known)):
+        raise ValueError(f"{argument} has no {noun} {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    if missing := sorted(set(needed) - value.keys()):
+        raise ValueError(f"{argument} needs {' and '.join(missing)}")
+
+
+def check_call(argument: str, function: Any, *arguments: str) -> None:
+    """Raise ``TypeError`` unless a function can be called with these positional arguments. Those of C have no
+    signature."""
+    try:
+        signature = inspect.signature(function, **_UNEVALUATED)
+    except ValueError:
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        call = f"({', '.join(arguments)})"
+        raise TypeError(f"{argument}: {function_name(function)!r} is called with {call}: {error}") from None
+
+
 def shown(value: object) -> str:
     """A value in an error: by its name, if it has one."""
     if isinstance(value, type):

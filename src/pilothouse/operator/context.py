@@ -318,8 +318,8 @@ class Context(Generic[T]):
         """That of a kind which the controller may write."""
         if (api_version, kind) not in map(_kind_key, self._parts.declaration.owned_kinds):
             raise UndeclaredKind(
-                f"controller {self._parts.declaration.name} writes {kind or 'an object without a kind'} "
-                f"({api_version or 'no apiVersion'}) and does not declare it: add its kind to owns="
+                f"controller {self._parts.declaration.name} writes {kind} ({api_version}) and does not declare it: add "
+                "its kind to owns="
             )
         return self._parts.informers[api_version, kind]
 
@@ -333,7 +333,11 @@ class Context(Generic[T]):
 
     def _prepare(self, body: dict[str, Any], *, owned: bool) -> tuple[SharedInformer[Any], str]:
         """Complete a body; the informer of its kind, and the key of the object."""
-        informer = self._owned_informer(body.get("apiVersion") or "", body.get("kind") or "")
+        missing = " and ".join(f"no {name}" for name in ("apiVersion", "kind") if not body.get(name))
+        if missing:
+            of_kind = f" of a {body['kind']}" if body.get("kind") else ""
+            raise TerminalError(f"the body{of_kind} has {missing}: a body has both, as a manifest")
+        informer = self._owned_informer(body["apiVersion"], body["kind"])
         kind, owner = informer.kind, self.object.metadata
         meta: dict[str, Any] = body.setdefault("metadata", {})
         if not meta.get("name"):

@@ -1,7 +1,8 @@
 """The runtime's controller behind one declaration."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from pilothouse.api.kinds import Kind
@@ -89,7 +90,7 @@ class DeclaredController(Controller):
         for index in self._declaration.indexes:
             kind = kind_of(index.kind)
             cache = self._informers[kind.api_version, kind.kind].cache
-            cache.add_index(self._declaration.index_name(index.name), index.function)
+            cache.add_index(self._declaration.index_name(index.name), partial(_values, index.function))
 
         def updated(old: Cached, new: Cached) -> None:
             # Independent of predicates: another object with this name is new, and a finalizer needs the deletion.
@@ -326,6 +327,10 @@ def _lifetime(obj: Cached) -> tuple[object, ...]:
 def _several(names: Iterable[str]) -> Iterable[str]:
     """A text is one name, not its characters."""
     return (names,) if isinstance(names, str) else names
+
+
+def _values(function: Callable[[Any], Iterable[str]], obj: Cached) -> Iterable[str]:
+    return _several(function(obj))
 
 
 def _owner_uid(obj: Cached) -> tuple[str, ...]:

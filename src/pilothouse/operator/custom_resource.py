@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.api.kinds import Kind
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
-from pilothouse.operator.arguments import Items, shown
+from pilothouse.operator.arguments import Items, keys_of, shown
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.schema import agree, object_schema
 from pilothouse.operator.zero_defaults import add_zero_defaults
@@ -93,9 +93,9 @@ class CustomResource(Generic[T]):
     and nested views (``{}``) unless ``zero_defaults`` is False; None never is one.
 
     Raises ``ValueError`` for an ``api_version`` without a group, for names that the API server does not take, for
-    versions that cannot be converted or whose selectable fields the API server does not take, and for a stored version
-    that there is not; ``TypeError`` for a field that no structural schema can express, and for arguments of other
-    types. The error names the argument, version or field.
+    versions that cannot be converted or whose selectable fields the API server does not take, for unknown and missing
+    paths of ``scale``, and for a stored version that there is not; ``TypeError`` for a field that no structural schema
+    can express, and for arguments of other types. The error names the argument, version or field.
     """
 
     def __init__(
@@ -155,6 +155,7 @@ class CustomResource(Generic[T]):
                 raise ValueError(f"version {served.name!r} of {self.name} is invalid: {errors[0]}")
             if served.name in self.versions:
                 raise ValueError(f"{self.name} has two versions {served.name}")
+            _check_scale(self.name, served.scale)
             self.versions[served.name] = served
         self.stored: str = stored or version
         """The version that objects are stored in."""
@@ -278,6 +279,19 @@ _PATHS = Items("paths", "PATH", (str,))
 _COLUMNS = Items("Columns", "COLUMN", (Column,), "write Column(NAME, PATH)")
 _RULES = Items("Rules", "RULE", (Rule,), "write Rule(CEL)")
 _VERSIONS = Items("Versions", "VERSION", (Version,), "write Version(NAME, CLASS)")
+
+
+_SCALE_PATHS = ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+
+
+def _check_scale(name: str, scale: Any) -> None:
+    """Raise ``TypeError`` and ``ValueError`` for a scale subresource that the API server does not take."""
+    if scale is None:
+        return
+    if not isinstance(scale, Mapping):
+        example = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+        raise TypeError(f"scale= of {name} is a dict of paths, such as {example}, got {shown(scale)}")
+    keys_of(f"scale= of {name}", scale, _SCALE_PATHS, "path", needed=_SCALE_PATHS[:2])
 
 
 def _check_names(kind: Kind[Any], short_names: Iterable[str], categories: Iterable[str]) -> None:

@@ -91,7 +91,7 @@ def _schema(info: types.Type, path: str, parents: tuple[type[Any], ...]) -> dict
             return _union(info, path, parents)
         case types.DictType():
             if not isinstance(_bare(info.key_type), types.StrType):
-                raise TypeError(f"{path}: keys of maps are strings")
+                raise TypeError(f"{path}: keys of maps are strings: write dict[str, …]")
             return {"type": "object", "additionalProperties": _schema(info.value_type, f"{path}[]", parents)}
         case types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType():
             return _list(info, path, parents)
@@ -170,7 +170,24 @@ def _scalar(info: types.Type, path: str) -> dict[str, Any]:
         case types.DateTimeType():
             return {"type": "string", "format": "date-time"}
         case _:
-            raise TypeError(f"{path}: {type(info).__name__.removesuffix('Type')} has no structural schema")
+            raise TypeError(f"{path}: {_without_schema(info)}")
+
+
+def _without_schema(info: types.Type) -> str:
+    """Why a type has no schema, and what has."""
+    match info:
+        case types.DataclassType() | types.TypedDictType() | types.NamedTupleType():
+            return f"{info.cls.__name__} has no structural schema: derive the class from View"
+        case types.CustomType():
+            return f"{info.cls.__name__} has no structural schema"
+        case types.TimeDeltaType():
+            read = "pilothouse.machinery.durations.parse_duration"
+            return f"timedelta has no structural schema: write str, for durations such as 1h30m, which {read} reads"
+        case types.DateType() | types.TimeType():
+            name = type(info).__name__.removesuffix("Type").lower()
+            return f"{name} has no structural schema: write datetime.datetime or str"
+        case _:
+            return f"{type(info).__name__.removesuffix('Type')} has no structural schema"
 
 
 _NUMBERS = {"ge": "minimum", "le": "maximum", "multiple_of": "multipleOf"}
