@@ -13,6 +13,7 @@ from tests.programs import environment, pilothouse, until
 from tests.real_cluster import RealCluster
 from tests.tables import cases
 
+from pilothouse.apiserver.storage_codec import ObjectCodec
 from pilothouse.cli import apiserver, main, up
 from pilothouse.cli.etcd_flags import etcd_options
 from pilothouse.cli.program import UserError
@@ -134,3 +135,30 @@ def test_prefix_does_not_need_servers() -> None:
     assert etcd_options(up.flag_set("x").parse(words)) is None
     with pytest.raises(UserError, match="--etcd-prefix needs --etcd-servers"):
         etcd_options(apiserver.flag_set("x").parse(["--etcd-prefix=/k"]))
+
+
+def test_show_describes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def stored(key: str, kind: str, name: str) -> bytes:
+        meta = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
+        return ObjectCodec().encode(key, json.dumps({"kind": kind, "apiVersion": "v1", "metadata": meta}).encode())
+
+    maps = [
+        put(revision, f"/registry/configmaps/default/c{revision}".encode(), stored(key, "ConfigMap", f"c{revision}"))
+        for revision in (2, 3)
+        for key in [f"/configmaps/default/c{revision}"]
+    ]
+    account = stored("/serviceaccounts/default/s", "ServiceAccount", "s")
+    others = [
+        put(4, b"/registry/serviceaccounts/default/s", account),
+        put(5, b"/registry/secrets/default/x", b"k8s:enc:aescbc:v1:key1:\x00"),
+    ]
+    path = Bolt().with_keys([*maps, *others]).write(tmp_path / "backup.db")
+    assert main(["snapshot", "show", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        f"{path}: a snapshot of etcd, with the values of Secrets, up to resourceVersion 4",
+        "       2  configmaps",
+        "       1  serviceaccounts",
+        "       3  objects",
+    ]
+    assert "warning: secrets can't be restored: 1 object: encrypted at rest" in err

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 with lazy_imports():
     from pilothouse.cli import drain_preview
     from pilothouse.client import errors
-    from pilothouse.snapshots import anonymizing, data_directory, file_format, opening, reading, saving
+    from pilothouse.snapshots import anonymizing, data_directory, etcd_snapshot, file_format, opening, reading, saving
 
 USAGE = """Saves a cluster to a file, and restores it.
 
 `save` reads everything that may be listed. `show` describes a file. `restore` creates a data directory from it, for
 `up --data-dir`; `up --snapshot` needs none. `drain` drains nodes of the cluster in a file in virtual time, and prints
-the effects; with --live of the kubeconfig's cluster, which is only read. `restore` and `drain` also accept files of
-`etcdctl snapshot save`.
+the effects; with --live of the kubeconfig's cluster, which is only read. `show`, `restore` and `drain` also accept
+files of `etcdctl snapshot save`.
 
 Usage:
   {program} save FILE [flags]
@@ -148,17 +148,35 @@ async def _save(parsed: Parsed, path: Path) -> int:
 
 
 async def _show(parsed: Parsed, path: Path) -> int:
+    if etcd_snapshot.is_etcd_snapshot(path):
+        restored = opening.restored(path)
+        counts = Counter(_group_resource(record.key) for record in restored.records)
+        _print_contents(
+            f"{path}: a snapshot of etcd, with the values of Secrets, up to resourceVersion {restored.revision}", counts
+        )
+        print_skipped(restored.skipped, "can't be restored")
+        return 0
     file = reading.SnapshotFile(path)
     header = file.header
     counts = Counter(entry.resource.group_resource for entry in file.entries())
     secrets = "with the values of Secrets" if header.secret_values else "without the values of Secrets"
     names = ", anonymized" if header.anonymized else ""
-    print(escaped(f"{path}: Kubernetes {header.server_version}, {header.time}, {secrets}{names}"))
+    _print_contents(f"{path}: Kubernetes {header.server_version}, {header.time}, {secrets}{names}", counts)
+    print_skipped(file.totals.skipped if file.totals is not None else (), "could not be saved")
+    return 0
+
+
+def _group_resource(key: str) -> str:
+    """The resource of a key of the store, as ``deployments.apps``."""
+    group, resource, _rest = key.split("/", 2)
+    return f"{resource}.{group}" if group else resource
+
+
+def _print_contents(title: str, counts: Counter[str]) -> None:
+    print(escaped(title))
     for name, count in sorted(counts.items()):
         print(f"{count:>8,}  {escaped(name)}")
     print(f"{counts.total():>8,}  objects")
-    print_skipped(file.totals.skipped if file.totals is not None else (), "could not be saved")
-    return 0
 
 
 async def _restore(parsed: Parsed, path: Path) -> int:
