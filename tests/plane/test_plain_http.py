@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
 from pilothouse.env import Env
 from pilothouse.plane.plain_http import everyone_is_admin
@@ -38,6 +39,8 @@ async def _run(app: Any, *arguments: Any) -> None:
     await app(*arguments)
 
 
+OWN_HOST = (b"host", b"127.0.0.1:6443")
+OWN_ORIGIN = (b"origin", b"http://127.0.0.1:6443")
 LOGIN = (b"authorization", b"Bearer secret")
 
 
@@ -82,6 +85,30 @@ def test_callers_that_name_another_host_are_rejected(host: str) -> None:
 @pytest.mark.parametrize("origin", ["http://localhost:6443", "http://evil.example", "null", ""])
 def test_web_pages_are_rejected(origin: str) -> None:
     assert _request([(b"host", b"localhost"), (b"origin", origin.encode())]) == (403, [])
+
+
+UPGRADE = (b"upgrade", b"WebSocket")
+
+
+@cases(
+    "headers, status",
+    {
+        "from the address of the server, as kubernetes.stream sends it": ([UPGRADE, OWN_ORIGIN, OWN_HOST], 200),
+        "without an origin, which the API server rejects": ([UPGRADE, OWN_HOST], 200),
+        "from a page on another port": ([UPGRADE, OWN_HOST, (b"origin", b"http://127.0.0.1:3000")], 403),
+        "from a page of another name": ([UPGRADE, OWN_HOST, (b"origin", b"http://evil.example")], 403),
+        "from a page with a name for this address": (
+            [UPGRADE, (b"host", b"evil.example:6443"), (b"origin", b"http://evil.example:6443")],
+            403,
+        ),
+        "from a page and the server": ([UPGRADE, OWN_HOST, OWN_ORIGIN, (b"origin", b"http://evil.example")], 403),
+        "with an origin but no host": ([UPGRADE, (b"origin", b"http://")], 403),
+        "a request that is no handshake": ([OWN_HOST, OWN_ORIGIN], 403),
+        "another protocol": ([(b"upgrade", b"h2c"), OWN_HOST, OWN_ORIGIN], 403),
+    },
+)
+def test_handshakes_of_websockets(headers: list[tuple[bytes, bytes]], status: int) -> None:
+    assert _request(headers)[0] == status
 
 
 def test_authenticated_users_keep_their_identity() -> None:

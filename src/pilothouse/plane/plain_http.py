@@ -2,10 +2,11 @@
 
 For tests on loopback. A web page must not be able to use it: a browser on the same machine can reach the port, and a
 page whose name resolves to 127.0.0.1 (DNS rebinding) can even read the responses. So the request's host must be this
-machine, and it must not have an ``Origin`` header, which only browsers send.
+machine, and it must not have an ``Origin`` header. Of other programs only clients of WebSockets send one, because
+kube-apiserver requires it in a handshake. It has to be the address of the server, which that of a page never is.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 from pilothouse.apiserver.asgi import Receive, Scope, Send
 from pilothouse.apiserver.errors import StatusError
@@ -24,7 +25,7 @@ def everyone_is_admin(application: App, token: str, hosts: Iterable[str] = ()) -
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope.get("headers")
         if isinstance(headers, list):
-            error = _check_host(headers, names)
+            error = _check(headers, names)
             if error:
                 await _reject(error, send)
                 return
@@ -35,15 +36,19 @@ def everyone_is_admin(application: App, token: str, hosts: Iterable[str] = ()) -
     return serve
 
 
-def _check_host(headers: Iterable[tuple[bytes, bytes]], names: Collection[str]) -> str:
-    for name, value in headers:
-        if name == b"origin":
-            return "requests of web pages are not served over plain HTTP"
-        if name == b"host" and not is_own_host(value.decode("latin-1"), names):
-            return (
-                f"the host {value.decode('latin-1')} is not this machine; over plain HTTP only its own names are served"
-            )
-    return ""
+def _check(headers: Sequence[tuple[bytes, bytes]], names: Collection[str]) -> str:
+    """Why a request with these headers is rejected; empty if it is not."""
+    hosts = [value for name, value in headers if name == b"host"]
+    for host in (value.decode("latin-1") for value in hosts):
+        if not is_own_host(host, names):
+            return f"the host {host} is not this machine; over plain HTTP only its own names are served"
+    origins = {value for name, value in headers if name == b"origin"}
+    if not origins:
+        return ""
+    is_handshake = any(name == b"upgrade" and value.lower() == b"websocket" for name, value in headers)
+    if is_handshake and origins == {b"http://" + host for host in hosts}:
+        return ""
+    return "requests of web pages, which have an Origin, are not served over plain HTTP"
 
 
 async def _reject(reason: str, send: Send) -> None:
