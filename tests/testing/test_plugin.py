@@ -176,6 +176,15 @@ def test_positional_arguments_of_the_marker_are_rejected(tmp_path: Path) -> None
     assert "takes keyword arguments only, got (3,)" in done.stdout
 
 
+def test_the_marker_on_a_test_of_the_shared_plane_is_a_warning(tmp_path: Path) -> None:
+    source = "import pytest\n@pytest.mark.pilothouse(nodes=1)\ndef test_it({}): ...\n"
+    done = _pytest(tmp_path, source.format("pilothouse_server"), "-W", "default")
+    assert "1 passed, 1 warning" in done.stdout, done.stdout + done.stderr
+    assert "@pytest.mark.pilothouse has no effect on pilothouse_server, which all tests share" in done.stdout
+    done = _pytest(tmp_path, source.format("pilothouse_server, pilothouse"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     import pilothouse.testing
 

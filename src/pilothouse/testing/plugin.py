@@ -49,6 +49,22 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Warn of a marker that has no effect: the shared plane is started once, for the first test that needs it."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if (
+        item.get_closest_marker(_MARK) is not None
+        and "pilothouse_server" in fixtures
+        and fixtures.isdisjoint({"pilothouse", "pilothouse_async"})
+    ):
+        item.warn(
+            pytest.PytestWarning(
+                f"@pytest.mark.{_MARK} has no effect on pilothouse_server, which all tests share: use the fixture "
+                "pilothouse, or pilothouse.testing.plane in a fixture of your own"
+            )
+        )
+
+
 def from_invocation_directory(node_id: str) -> str:
     """The id of a test as an argument of pytest in the directory in which it was started: ids begin with a path that is
     relative to the root directory."""
