@@ -135,13 +135,28 @@ def test_the_test_of_the_readme_passes(tmp_path: Path) -> None:
 
 
 _SUITE = """
+import os
+import pytest
 from kubernetes import client, config
+from kubernetes.stream import stream
 
-def test_it():
+@pytest.mark.parametrize("context", [None, "pilothouse"])
+def test_it(context):
+    config.load_kube_config(context=context)
+    api = client.CoreV1Api()
+    assert "default" in [namespace.metadata.name for namespace in api.list_namespace().items]
+
+def test_programs():
+    config.load_kube_config(os.environ["KUBECONFIG"])
+    assert client.CoreV1Api().list_node().items
+
+def test_exec():
     config.load_kube_config()
     api = client.CoreV1Api()
-    api.create_namespace({"metadata": {"name": "a"}})
-    assert "a" in [namespace.metadata.name for namespace in api.list_namespace().items]
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "a"}], "nodeName": "node-0"}}
+    api.create_namespaced_pod("default", pod)
+    with pytest.raises(client.ApiException, match="501 Not Implemented"):
+        stream(api.connect_get_namespaced_pod_exec, "a", "default", command=["ls"], stdout=True)
 """
 
 
@@ -150,11 +165,31 @@ def test_the_example_with_a_suite_that_exists_passes(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"])
     done = _pytest(tmp_path, _SUITE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "4 passed" in done.stdout
+
+
+_FAILING = """
+from kubernetes import client
+
+def test_fails():
+    labels = {"app": "web"}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
+    deployment = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": labels}, "template": pods}}
+    client.AppsV1Api().create_namespaced_deployment("default", deployment)
+    raise AssertionError
+"""
+
+
+def test_the_example_that_reports_why_a_test_failed(tmp_path: Path) -> None:
+    pytest.importorskip("kubernetes")
+    (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"] + _EXAMPLES["why"])
+    done = _pytest(tmp_path, _FAILING)
+    assert "1 failed" in done.stdout, done.stdout + done.stderr
+    assert re.search(r"^-+ pilothouse why -+\ndeployment/web in namespace default: ", done.stdout, re.M), done.stdout
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 15
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 16
 
 
 def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Path) -> None:
