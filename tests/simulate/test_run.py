@@ -405,6 +405,32 @@ def test_nodes_that_have_vanished_are_not_meant(tmp_path: Path, selection: str, 
     assert bool(expected) == bool(failure(tmp_path, spec))
 
 
+@cases(
+    "action, expected",
+    {
+        "setImage": (
+            "setImage: {deployment: web, namespace: shop, image: 'web:2'}",
+            'deployments/web in shop: deployments.apps "web" not found; there is one in default: `namespace: default`',
+        ),
+        "delete": (
+            "delete: {object: deployment/web, namespace: shop}",
+            'deployment/web: deployments.apps "web" not found; there is one in default: `namespace: default`',
+        ),
+        "other name": (
+            "scale: {deployment: wep, replicas: 1}",
+            'deployments/wep: deployments.apps "wep" not found',
+        ),
+        "of no namespace": (
+            "delete: {object: node/web}",
+            'node/web: nodes "web" not found',
+        ),
+    },
+)
+def test_an_object_of_another_namespace_is_pointed_out(tmp_path: Path, action: str, expected: str) -> None:
+    spec = WEB + f"  timeline: [{{at: 1m, {action}}}]\n"
+    assert failure(tmp_path, spec).endswith(f"spec.timeline[0]: {expected}")
+
+
 def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
     spec = WEB + "  timeline: [{at: 1m, nodes: {count: 1, silence: true, for: 2m}}]\n"
     spec += "  faults: {count: 4, within: 4m, of: [manager, nodes, pods]}\n"

@@ -9,7 +9,7 @@ import msgspec
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, json_patch, merge_patch, strategic_merge_patch
-from pilothouse.client.errors import AlreadyExists, ApiError
+from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.client.patches import Patch
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.flags import closest
@@ -18,6 +18,7 @@ from pilothouse.simulate.scenario import actions
 FIELD_MANAGER = "pilothouse-simulate"
 _NAMESPACES: Kind[msgspec.Raw] = Kind("", "v1", "namespaces", "Namespace", False, msgspec.Raw)
 _ESTABLISHED_SECONDS = 60.0
+_NAMESPACES_NAMED = 5
 
 
 class ActionError(ValueError):
@@ -127,7 +128,8 @@ class Administrator:
         try:
             raw = await self.client.get(kind, name, namespace)
         except ApiError as error:
-            raise ActionError(f"{target}: {error}") from error
+            hint = await self._elsewhere(error, kind, name, namespace)
+            raise ActionError(f"{target}: {error}{hint}") from error
         return kind, namespace, name, msgspec.json.decode(raw)
 
     async def _located(self, target: actions.Target) -> tuple[Kind[Any], str, str]:
@@ -135,13 +137,24 @@ class Administrator:
         resource = await self.resource(text)
         return resource.as_kind().raw, target.namespace if resource.namespaced else "", name
 
+    async def _elsewhere(self, error: ApiError, kind: Kind[Any], name: str, namespace: str) -> str:
+        """For an object that was not found: the namespaces that have one of this name."""
+        if not isinstance(error, NotFound) or not namespace:
+            return ""
+        found = await self.client.list(kind, field_selector=f"metadata.name={name}", limit=_NAMESPACES_NAMED)
+        namespaces = [msgspec.json.decode(raw)["metadata"]["namespace"] for raw in found.items]
+        if not namespaces:
+            return ""
+        return f"; there is one in {', '.join(namespaces)}: `namespace: {namespaces[0]}`"
+
     async def patch(self, target: actions.Target, patch: Patch, *, subresource: str = "") -> None:
         """Raises ``ActionError``."""
         kind, namespace, name = await self._located(target)
         try:
             await self.client.patch(kind, name, patch, namespace, subresource=subresource, field_manager=FIELD_MANAGER)
         except ApiError as error:
-            raise ActionError(f"{target}: {error}") from error
+            hint = await self._elsewhere(error, kind, name, namespace)
+            raise ActionError(f"{target}: {error}{hint}") from error
 
     async def scale(self, target: actions.Scale) -> None:
         """Raises ``ActionError``."""
@@ -201,7 +214,8 @@ class Administrator:
                     kind, name, namespace, propagation_policy=target.propagation, grace_period_seconds=grace
                 )
         except ApiError as error:
-            raise ActionError(f"{target}: {error}") from error
+            hint = await self._elsewhere(error, kind, name, namespace)
+            raise ActionError(f"{target}: {error}{hint}") from error
 
 
 def _did_you_mean(name: str, names: Sequence[str]) -> str:
