@@ -13,6 +13,7 @@ import pytest
 from tests.tables import cases
 
 from pilothouse.cli import main
+from pilothouse.cli.drain_preview import described
 from pilothouse.controllermanager.options import LeaderElection, Options
 from pilothouse.env import Env, virtual
 from pilothouse.sim import SimulationOptions, running
@@ -164,6 +165,10 @@ def test_a_drain_is_previewed(small: Path) -> None:
     assert others["StatefulSet", "db"] == (2, 0, 0)
     assert others["Deployment", "web"][1:] == (2, 2), "its budget holds"
     assert ("DaemonSet", "logs") not in others
+    assert max(workload.seconds for workload in result.workloads) <= result.seconds, "until the last write"
+    lines = list(described(result))
+    (line,) = [line for line in lines if line.startswith("  statefulset/default/db ")]
+    assert line.endswith(", and at the end")
 
 
 def test_a_drain_that_succeeds(small: Path) -> None:
@@ -182,6 +187,7 @@ def test_a_drain_that_succeeds(small: Path) -> None:
     assert result.pending == ()
     assert result.at_rest
     assert all(workload.end == workload.ready for workload in result.workloads)
+    assert "and at the end" not in "\n".join(described(result))
     assert preview(report, DrainOptions(names=(free,))) == result, "the same seed is the same run"
 
 

@@ -131,15 +131,8 @@ def described(preview: "Preview") -> Iterator[str]:
         rows = [("WORKLOAD", "READY", "LEAST", "END", "FEWER FOR")]
         for workload in preview.workloads[:_SHOWN]:
             name = f"{workload.kind.lower()}/{workload.namespace}/{workload.name}"
-            rows.append(
-                (
-                    name,
-                    str(workload.ready),
-                    str(workload.least),
-                    str(workload.end),
-                    scalars.shown_seconds(workload.seconds),
-                )
-            )
+            duration = scalars.shown_seconds(workload.seconds) + ", and at the end" * (workload.end < workload.ready)
+            rows.append((name, str(workload.ready), str(workload.least), str(workload.end), duration))
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
         for row in rows:
             yield "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -73,7 +73,8 @@ class WorkloadResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     least: int
     end: int
     seconds: float
-    """How long fewer pods were ready. Pods of Jobs that have completed count as ready."""
+    """How long fewer pods were ready; until the last write, if they still are at the end. Pods of Jobs that have
+    completed count as ready."""
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -271,10 +272,10 @@ class Readiness(Invariant):
         if count < self._ready_before[workload]:
             self._fewer_since[workload] = now
 
-    def results(self) -> tuple[WorkloadResult, ...]:
-        """Workloads that had fewer ready pods, the most affected first."""
-        for workload in list(self._fewer_since):
-            self._measure(workload)
+    def results(self, until: float) -> tuple[WorkloadResult, ...]:
+        """Workloads that had fewer ready pods, the most affected first. ``until`` is the time of the last write."""
+        for workload, since in self._fewer_since.items():
+            self._fewer[workload] += max(0.0, until - since)  # type: ignore[assignment]  # seconds
         results = [
             WorkloadResult(
                 kind=kind,
@@ -330,7 +331,7 @@ class _Drain:
         return Preview(
             objects=len(self._restored.records),
             nodes=nodes,
-            workloads=self._readiness.results(),
+            workloads=self._readiness.results(self._scheduled.last_other_write),
             pending=self._pending(pending_before),
             at_rest=at_rest,
             busy=busy,
