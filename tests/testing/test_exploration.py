@@ -347,7 +347,7 @@ def test_the_state_is_read_by_kind() -> None:
             with pytest.raises(LookupError, match=r"no kind 'Widget' in example\.com/v1"):
                 state.list("example.com/v1", "Widget")
             with pytest.raises(LookupError, match=r"did you mean v1 Namespace\?"):
-                state.list("v1", "Namspace")
+                state.list("v1", "Namespaces")
 
     explore(correct(), three_things, [look_at], seeds=1, faults=0, **ALONE)
     assert [None if item is None else item["metadata"]["name"] for item in observed] == ["thing-1", "default", None]
@@ -365,6 +365,29 @@ def test_only_a_run_that_was_asked_for_writes_its_log(
     monkeypatch.setenv(SEEDS, "3")
     explore(correct(), three_things, **ALONE)
     assert {record.levelno for record in caplog.records} >= {logging.INFO}
+    messages = [record.getMessage() for record in caplog.records]
+    assert any(re.match(r" +\d+\.\d{3}  FAULT ", message) for message in messages), "with the faults"
+    assert any("ADDED /configmaps/default/thing-0" in message for message in messages), "and all writes"
+
+
+def test_the_report_has_the_faults_however_long_ago() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await three_things(cluster)
+        await asyncio.sleep(300)
+        for number in range(100):
+            await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"map-{number}"}})
+
+    def wrong(state: State) -> None:
+        assert not state.converged
+
+    with pytest.raises(ExplorationFailed) as failed:
+        explore(correct(), scenario, [wrong], seeds=1, shrink_runs=0, **ALONE)
+    log = str(failed.value).partition("the end of the log:\n")[2]
+    beginning, ellipsis, end = log.partition("\n         …\n")
+    assert beginning.splitlines()[0] == "     0.000  correct#1 starts"
+    assert beginning.count("FAULT ") == 8
+    assert ellipsis
+    assert "map-99" in end
 
 
 async def websites(cluster: AsyncCluster) -> None:

@@ -87,7 +87,7 @@ class Wire:
         """Kill the process: it sends no more requests."""
         if self.alive:
             self.alive = False
-            self.log.record(f"{self.name} dies")
+            self.log.record_event(f"{self.name} dies")
             self.on_death()
 
     def check(self) -> None:
@@ -157,7 +157,7 @@ class Route:
             if death.nth > 0:
                 death = None
         if death is not None and death.when == "before":
-            self._wire.log.record(f"{self._wire.name} dies before: {call}")
+            self._wire.log.record_event(f"{self._wire.name} dies before: {call}")
             self._wire.die()
         self._wire.check()
         origin = Origin(self._wire.name, _controller(request), call, request.body)
@@ -168,7 +168,7 @@ class Route:
         finally:
             CURRENT.reset(token)
         if death is not None:
-            self._wire.log.record(f"{self._wire.name} dies after: {call} -> {_shown(response)}")
+            self._wire.log.record_event(f"{self._wire.name} dies after: {call} -> {_shown(response)}")
             self._wire.die()
         return response
 

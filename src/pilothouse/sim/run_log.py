@@ -17,6 +17,8 @@ from pilothouse.env import Env
 from pilothouse.storage import Change
 
 MAX_LINES = 400
+MAX_EVENTS = 40
+"""Faults, and starts and ends of processes, that are kept, however old."""
 MAX_WRITES_PER_INSTANT = 5000
 """Maximum number of writes in one instant. Requests take no time unless they are delayed, so controllers that trigger
 each other endlessly stay in one instant."""
@@ -56,6 +58,10 @@ class RunLog:
         self._base_limit = MAX_WRITES_PER_INSTANT + _WRITES_PER_NODE * nodes
         self._objects = 0
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._events: deque[tuple[int, str]] = deque(maxlen=MAX_EVENTS)
+        """With their numbers among all lines."""
+        self._count = 0
+        self._readers: list[Callable[[str], None]] = []
         self._digest = hashlib.blake2b(digest_size=16)
         self._instant = -1.0
         self._writes_in_instant = 0
@@ -75,7 +81,22 @@ class RunLog:
 
     def record(self, line: str) -> None:
         """Append a line to the log."""
-        self._lines.append(f"{self._env.monotonic():10.3f}  {line}")
+        timed = f"{self._env.monotonic():10.3f}  {line}"
+        self._lines.append(timed)
+        self._count += 1
+        for read in self._readers:
+            read(timed)
+
+    def record_event(self, line: str) -> None:
+        """Append a line about a fault or a process: ``excerpt`` has it, however old it is."""
+        self._events.append((self._count, f"{self._env.monotonic():10.3f}  {line}"))
+        self.record(line)
+
+    def follow(self, read: Callable[[str], None]) -> None:
+        """Call a function with each line so far, and from now on with each new one."""
+        for line in self._lines:
+            read(line)
+        self._readers.append(read)
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         """Log a committed write."""
@@ -110,6 +131,12 @@ class RunLog:
     def last(self, lines: int = 60) -> str:
         """The last lines."""
         return "\n".join(list(self._lines)[-lines:])
+
+    def excerpt(self, lines: int = 60) -> str:
+        """The last lines, after those before them about faults and processes: a run may end long after its faults."""
+        first = self._count - min(lines, len(self._lines))
+        earlier = [line for number, line in self._events if number < first]
+        return "\n".join([*earlier, *([f"{'…':>10}"] if earlier else []), self.last(lines)])
 
 
 def _is_heartbeat(change: Change, origin: Origin | None) -> bool:

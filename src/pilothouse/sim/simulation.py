@@ -265,7 +265,7 @@ class Simulation:
             self._second = process
         else:
             self.process = process
-        self.log.record(f"{name} starts{' with old lists' if stale else ''}")
+        self.log.record_event(f"{name} starts{' with old lists' if stale else ''}")
         for invariant in self.invariants:
             invariant.started(process)
         process.task = self._group.start(self._run_process(process, work), name=name)
@@ -297,13 +297,13 @@ class Simulation:
             self._ending = self._ending or process.wire.alive  # cancelled without a crash: the simulation is ending
             raise
         except LeadershipLost as lost:
-            self.log.record(f"{process.name} ends: {lost}")
+            self.log.record_event(f"{process.name} ends: {lost}")
         except (ApiError, ConnectionError, TimeoutError) as error:
-            self.log.record(f"{process.name} could not start: {error}")
+            self.log.record_event(f"{process.name} could not start: {error}")
         except BaseExceptionGroup as errors:
             if process.wire.alive:
                 raise
-            self.log.record(f"{process.name} ended with {errors!r}")
+            self.log.record_event(f"{process.name} ended with {errors!r}")
         finally:
             if process.wire.alive and not self._ending:
                 process.down = 1.0
@@ -358,7 +358,7 @@ class Simulation:
         for interceptor in process.wire.interceptors:
             interceptor.add(rule)
             interceptor.end_watches(with_=lose_request())
-        self.log.record(f"{process.name} is cut off")
+        self.log.record_event(f"{process.name} is cut off")
         await asyncio.sleep(seconds)
         process.wire.rules.remove(rule)
         for interceptor in process.wire.interceptors:
@@ -486,7 +486,7 @@ class Simulation:
         started_at = self.env.monotonic()
         for fault in plan.faults:
             await asyncio.sleep(max(0.0, started_at + fault.at - self.env.monotonic()))
-            self.log.record(f"FAULT {fault}{' (armed)' if faults.is_counted(fault) else ''}")
+            self.log.record_event(f"FAULT {fault}{' (armed)' if faults.is_counted(fault) else ''}")
             self._group.start(self.inject(fault), name=str(fault))
 
     async def inject(self, fault: faults.Fault) -> None:
@@ -593,7 +593,7 @@ class Simulation:
             self._second.wire.die()
         if self.process is not None:
             self.process.wire.death = None
-        self.log.record("all faults are over")
+        self.log.record_event("all faults are over")
 
     async def run_until_idle(self, *, quiet: float = QUIET_SECONDS, limit: float = IDLE_LIMIT_SECONDS) -> None:
         """End all faults, wait until nothing but heartbeats is written for ``quiet`` seconds, and check the final
@@ -687,7 +687,7 @@ def simulate(
             cause = cause.exceptions[0]
         text = f"seed {seed}: {type(cause).__name__}: {cause}"
         for failed in simulations:
-            text += f"\n\nfaults:\n{failed.plan}\n\nthe end of the log:\n{failed.log.last()}"
+            text += f"\n\nfaults:\n{failed.plan}\n\nthe end of the log:\n{failed.log.excerpt()}"
             text += f"{failed.explained()}\n\nseed {seed}: {cause}"
         raise SimulationFailed(text) from error
     return simulations[0].log

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pilothouse.env import Env, virtual
+from pilothouse.env import Env, Log, virtual
 from pilothouse.env.chance import Chance
 from pilothouse.env.clock import SystemClock
 from pilothouse.env.logging import info_log, without_log
@@ -35,6 +35,7 @@ PATTERN_SECONDS = 300.0
 _OTHER_SEED = 1_000_003
 """Added to a seed for a second run without faults: differences between the two are random."""
 _LINES = 60
+_LOG = Log("explore")
 
 
 class NotAsync(mistakes.InvalidType):
@@ -125,6 +126,8 @@ class Runner(ABC):
             invariants = (checks, *others, *self.observers())
             async with running(env, self._options, invariants, self.program) as simulation:
                 simulations.append(simulation)
+                if logged:
+                    simulation.log.follow(_LOG.info)
                 checks.state = State(simulation)
                 await self.play(simulation, faults)
                 retried_errors.extend(line for app in self.processes for line in app.retried_errors())
@@ -142,7 +145,7 @@ class Runner(ABC):
             raise without_internals(failure)
         log = simulations[0].log
         errors = tuple(dict.fromkeys(retried_errors))
-        return Run(seed, faults, failure, log.digest, log.writes, log.last(_LINES), retried_errors=errors)
+        return Run(seed, faults, failure, log.digest, log.writes, log.excerpt(_LINES), retried_errors=errors)
 
 
 class RandomRunner(Runner):
