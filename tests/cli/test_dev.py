@@ -213,6 +213,13 @@ async def test_invalid_code_keeps_the_running_operator(session: Session, client:
 
 @pytest.mark.slow
 @pytest.mark.real_loop(timeout=200)
+async def test_a_breakpoint_is_an_error(session: Session) -> None:
+    session.change("greeter.py", "    data = {", "    breakpoint()\n    data = {")
+    session.until(r"RuntimeError: breakpoint\(\) has no terminal under --dev: use it in a test, or in `pilothouse run`")
+
+
+@pytest.mark.slow
+@pytest.mark.real_loop(timeout=200)
 async def test_exited_operator_is_reported_and_restarted(session: Session, client: Client) -> None:
     (child,) = session.children()
     os.kill(child, signal.SIGKILL)

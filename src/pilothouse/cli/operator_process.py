@@ -37,6 +37,8 @@ def main(words: Sequence[str]) -> int:
     report = os.dup(_OUTPUT)
     os.dup2(_ERRORS, _OUTPUT)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if "PYTHONBREAKPOINT" not in os.environ:
+        sys.breakpointhook = _reject_breakpoint
     parsed = parse(run.flag_set("pilothouse run"), "pilothouse run", words, most=1)
     if isinstance(parsed, int):
         return parsed
@@ -48,6 +50,14 @@ def main(words: Sequence[str]) -> int:
     if not os.read(_INPUT, _LINE_BYTES):
         return 0
     return serve("pilothouse run", _run(app, parsed, report), v=parsed["v"], json_lines=run.writes_json(parsed))
+
+
+def _reject_breakpoint(*_arguments: object, **_keywords: object) -> None:
+    """Standard input is a pipe, and the terminal is the session's: pdb would end at once, again in each retry."""
+    raise RuntimeError(
+        "breakpoint() has no terminal under --dev: use it in a test, or in `pilothouse run` without --dev; "
+        "PYTHONBREAKPOINT names a remote debugger"
+    )
 
 
 def _load(position: str) -> "tuple[App, list[dict[str, Any]]] | None":

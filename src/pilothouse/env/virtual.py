@@ -27,7 +27,10 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 """The default start of virtual wall clocks."""
 
 
-_NO_THREADS = "there are no threads on the virtual loop"
+_NO_THREADS = (
+    "there are no threads on the virtual loop, for asyncio.to_thread or executors: tests replace what blocks by "
+    "coroutines"
+)
 
 
 class Stuck(RuntimeError):
