@@ -257,6 +257,15 @@ def test_missing_name_and_similar_names(kubeconfig: str, tmp_path: Path) -> None
     ]
 
 
+def test_name_in_another_namespace(kubeconfig: str, tmp_path: Path) -> None:
+    done = run_pilothouse(tmp_path, "why", "cm/settings", "-n", "kube-system", f"--kubeconfig={kubeconfig}")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "Looked in context x, namespace kube-system.",
+        "Found in other namespaces: default",
+    ]
+
+
 @cases(
     "age, hint",
     {

@@ -5,9 +5,9 @@ import asyncio
 from tests.why.cluster import NAMESPACE, Cluster, links, roots
 
 from pilothouse.api.apps import DEPLOYMENTS
-from pilothouse.api.core import PODS
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, PODS
 from pilothouse.why import Reference, ServerEvidence, text_lines
-from pilothouse.why.names import names_alike
+from pilothouse.why.names import names_alike, namespaces_with
 
 ADMIN = "kubernetes-admin with pilothouse-testing"
 
@@ -68,6 +68,19 @@ async def test_similar_names(cluster: Cluster) -> None:
     assert await names_alike(evidence, Reference("pods", NAMESPACE, "none")) == []
     for misspelled in ("wbe", "webb", "ewb"):
         assert await names_alike(evidence, Reference("deployments.apps", NAMESPACE, misspelled)) == ["web"]
+
+
+async def test_other_namespaces_of_a_name(cluster: Cluster) -> None:
+    for namespace in ("b", "a", "gone"):
+        await cluster.user.create(NAMESPACES, {"metadata": {"name": namespace}})
+        await cluster.user.create(CONFIG_MAPS, {"metadata": {"name": "settings"}}, namespace)
+    await cluster.user.delete(NAMESPACES, "gone")
+    await asyncio.sleep(60)
+    evidence = ServerEvidence(cluster.user, await cluster.user.discover())
+    for namespace, others in ((NAMESPACE, ["a", "b", "gone (gone)"]), ("a", ["b", "gone (gone)"])):
+        assert await namespaces_with(evidence, Reference("configmaps", namespace, "settings")) == others
+    assert await namespaces_with(evidence, Reference("configmaps", NAMESPACE, "none")) == []
+    assert await namespaces_with(evidence, Reference("namespaces", "", "a")) == []
 
 
 async def test_object_that_never_existed(cluster: Cluster) -> None:

@@ -34,7 +34,7 @@ from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.times import parse_time
 from pilothouse.why import NOT_FOUND, Evidence, Explanation, Reference, ServerEvidence, explain, text_lines
-from pilothouse.why.names import names_alike
+from pilothouse.why.names import names_alike, namespaces_with
 
 if TYPE_CHECKING:
     from pilothouse.client import Client
@@ -132,9 +132,10 @@ async def _run(parsed: Parsed) -> int:
             revision, time = await _at(parsed, client)
             async with _evidence(parsed, client, discovery, revision) as evidence:
                 explanation = await explain(evidence, reference, time=time)
-                similar, age = list[str](), 0.0
+                similar, elsewhere, age = list[str](), list[str](), 0.0
                 if explanation.state == NOT_FOUND:
                     similar = await names_alike(evidence, reference)
+                    elsewhere = await namespaces_with(evidence, reference)
                     begin = await history_begin(client)
                     age = (Env().now() - begin[1]).total_seconds() if begin is not None else 0.0
         except ApiError as error:
@@ -142,7 +143,7 @@ async def _run(parsed: Parsed) -> int:
     _print(parsed, explanation)
     if explanation.state != NOT_FOUND:
         return 0
-    for line in not_found_lines(reference, info.title, similar, age=age):
+    for line in not_found_lines(reference, info.title, similar, elsewhere, age=age):
         print(escaped(line), file=sys.stderr)
     return 1
 
@@ -195,11 +196,16 @@ def _built_in_or_custom(text: str) -> Resource:
         return Resource(group, "", name, name.removesuffix("s"), namespaced=True)
 
 
-def not_found_lines(reference: Reference, cluster: str, similar: Sequence[str], *, age: float = 0.0) -> Iterator[str]:
-    """The context and namespace, and how to find the correct name. ``age``: how many seconds the history goes back."""
+def not_found_lines(
+    reference: Reference, cluster: str, similar: Sequence[str], elsewhere: Sequence[str] = (), *, age: float = 0.0
+) -> Iterator[str]:
+    """The context and namespace, and how to find the correct ones. ``elsewhere``: other namespaces with an object of
+    this name. ``age``: how many seconds the history goes back."""
     yield f"Looked in {cluster}{f', namespace {reference.namespace}' if reference.namespace else ''}."
     if similar:
         yield f"Similar names: {', '.join(similar)}"
+    if elsewhere:
+        yield f"Found in other namespaces: {', '.join(elsewhere)}"
     # The history may be shortened at its beginning until the command is entered.
     time = next((minutes for minutes in _MINUTES if age > 60 * (minutes + 1)), None)
     if time is not None:

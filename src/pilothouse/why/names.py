@@ -1,4 +1,4 @@
-"""Suggests names of existing or deleted objects for a name that was not found."""
+"""Suggests names and namespaces of existing or deleted objects for a name that was not found."""
 
 import difflib
 from itertools import islice
@@ -22,9 +22,29 @@ async def names_alike(evidence: Evidence, reference: Reference) -> list[str]:
     for prefix in dict.fromkeys((reference.name, reference.name.rpartition("-")[0])):
         matching = [title for name, title in titles.items() if name.startswith(prefix)] if prefix else []
         if matching:
-            return [
-                *matching[:_MAX_NAMES],
-                *([f"and {len(matching) - _MAX_NAMES} more"] if len(matching) > _MAX_NAMES else []),
-            ]
+            return _abbreviated(matching)
     similar = difflib.get_close_matches(reference.name, list(islice(titles, _MAX_COMPARED)), _MAX_NAMES)
     return [titles[name] for name in similar]
+
+
+async def namespaces_with(evidence: Evidence, reference: Reference) -> list[str]:
+    """Other namespaces with an object of this name, in alphabetical order, and after them those in which it was deleted
+    or that are deleted themselves, the newest first and marked ``(gone)``."""
+    if not reference.namespace:
+        return []
+    objects = [document.get("metadata") or {} for document in await evidence.objects(reference.resource, "")]
+    existing = {str(found.get("namespace") or "") for found in objects if found.get("name") == reference.name}
+    changes = await evidence.changes_of_all(reference.resource, "")
+    deleted = [
+        change.reference.namespace
+        for change in reversed(changes)
+        if change.type == "DELETED" and change.reference.name == reference.name
+    ]
+    others = [*sorted(existing), *(f"{name} (gone)" for name in dict.fromkeys(deleted) if name not in existing)]
+    own = {reference.namespace, f"{reference.namespace} (gone)"}
+    return _abbreviated([title for title in others if title not in own])
+
+
+def _abbreviated(titles: list[str]) -> list[str]:
+    more = len(titles) - _MAX_NAMES
+    return [*titles[:_MAX_NAMES], *([f"and {more} more"] if more > 0 else [])]
