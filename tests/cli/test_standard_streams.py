@@ -97,12 +97,23 @@ def test_output_on_a_full_disk(unbuffered: str, tmp_path: Path) -> None:
 
 
 @posix
-def test_output_in_an_encoding_with_few_characters(tmp_path: Path) -> None:
+@cases(
+    "environment",
+    {
+        "an encoding of Python": {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        "the C locale, which writes undecodable bytes unchanged": {
+            "LC_ALL": "C",
+            "PYTHONCOERCECLOCALE": "0",
+            "PYTHONUTF8": "0",
+        },
+    },
+)
+def test_output_in_an_encoding_with_few_characters(environment: dict[str, str], tmp_path: Path) -> None:
     code = (
         "import json, sys; from pilothouse.cli import standard_streams, get; standard_streams.prepare();"
-        "value = {'a': 'ü 🙂'}; print(json.dumps(value, ensure_ascii=False)); print(get.yaml_text(value))"
+        r"value = {'a': '\xfc \U0001F642'}; print(json.dumps(value, ensure_ascii=False)); print(get.yaml_text(value))"
     )
-    done = run(f'"{sys.executable}" -c "{code}"', tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    done = run(f'"{sys.executable}" -c "{code}"', tmp_path, **environment)
     first, second = done.stdout.strip().split("\n")
     assert json.loads(first) == {"a": "ü 🙂"}
     assert second == r'a: "\xFC \U0001F642"'

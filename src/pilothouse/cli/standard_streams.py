@@ -57,12 +57,18 @@ def prepare() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and _fails(sys.stdout):
         # Escapes of JSON, so that `-o json` is still the same value.
         codecs.register_error(_ESCAPED, _escape)
         sys.stdout.reconfigure(errors=_ESCAPED)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.platform != "win32":
         _end_program_on_errors(sys.stdout)
+
+
+def _fails(stdout: io.TextIOWrapper) -> bool:
+    """Whether characters that the encoding lacks are errors. In the C locale undecodable bytes of names are written
+    unchanged (``surrogateescape``), and other characters fail unless Python takes the locale for UTF-8."""
+    return stdout.errors == "strict" or (stdout.errors == "surrogateescape" and not takes_unicode())
 
 
 def _end_program_on_errors(stdout: io.TextIOWrapper) -> None:
