@@ -34,6 +34,8 @@ from pilothouse.cli.program import UserError
         "kind's --config": ("create cluster --config kind.yaml", "there is no file of the cluster"),
         "kind's --wait": ("create cluster --wait 60s", "waits until the cluster is ready"),
         "kind's export": ("export kubeconfig", "`pilothouse kubeconfig --merge`"),
+        "kind's load docker-image": ("load docker-image app:1 --name dev", "there are no images to load"),
+        "kind's load image-archive": ("load image-archive app.tar", "there are no images to load"),
         "a manifest without its flag": ("load .", "use -f ."),
         "a misspelt flag": ("create cluster --node=3", "did you mean --nodes?"),
         "missing noun": ("create", "`pilothouse create cluster [NAME]`"),

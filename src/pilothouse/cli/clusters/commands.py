@@ -516,6 +516,10 @@ def kubeconfig(program: str, words: Sequence[str]) -> int:
 
 def load(program: str, words: Sequence[str]) -> int:
     """Apply manifests to a cluster."""
+    if hint := kind_words.of_images(words):
+        with _printed(program) as code:
+            raise UserError(hint, code=2)
+        return code[0]
     parsed = parse(load_flag_set(program), program, words, most=1)
     if isinstance(parsed, int):
         return parsed

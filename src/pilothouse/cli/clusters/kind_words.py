@@ -25,6 +25,13 @@ COMMANDS: Mapping[str, str] = {
 """Commands that have another name here."""
 
 
+def of_images(words: Sequence[str]) -> str:
+    """The error for ``load docker-image IMAGE``; empty for other arguments of ``load``."""
+    if len(words) > 1 and words[0] in {"docker-image", "image-archive"} and not words[1].startswith("-"):
+        return "there are no images to load: simulated nodes start no containers and pull nothing"
+    return ""
+
+
 def of_flags(program: str, words: Sequence[str]) -> str:
     """The error for a flag that kind has and ``program`` does not; empty if there is none."""
     for at, word in enumerate(words):
