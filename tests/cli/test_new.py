@@ -185,7 +185,12 @@ def test_unwritable_directory_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["operator", "My_App"], '"My_App" cannot name an operator: a lowercase RFC 1123 label must consist of'),
+        (
+            ["operator", "My_App"],
+            '"My_App" cannot name an operator (did you mean my-app?): a lowercase RFC 1123 label must consist of',
+        ),
+        (["operator", "GameServer"], '"GameServer" cannot name an operator (did you mean game-server?): a lowercase'),
+        (["operator", "DNSZone"], '"DNSZone" cannot name an operator (did you mean dns-zone?): a lowercase RFC 1123'),
         (["operator", "-"], '"-" cannot name an operator: a lowercase RFC 1123 label'),
         (["operator", "a.b"], '"a.b" cannot name an operator: must not contain dots'),
         (["operator", "3d"], "3d would name its code, and is no identifier: begin with a letter"),

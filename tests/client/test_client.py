@@ -12,6 +12,7 @@ from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.core import NODES, PODS, Pod
+from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import (
     Client,
     DecodeMemo,
@@ -40,6 +41,12 @@ from pilothouse.client.errors import (
 )
 from pilothouse.client.watch import MAX_SHARED_BYTES
 from pilothouse.env import Env
+from pilothouse.operator import CustomResource
+
+
+class Thing(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
 
 Canned = wire.Response | Exception | list[bytes | Exception]
 
@@ -654,3 +661,17 @@ async def test_large_objects_are_not_kept_to_be_compared(env: Env, monkeypatch: 
         async for _batch in batches:
             pass
     assert shared == ["small"]
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", CustomResource("example.com/v1", Thing)])
+async def test_a_kind_of_another_type_is_rejected(env: Env, kind: Any) -> None:
+    client = Client(Script(ok({})), env)
+    for call in (
+        client.get(kind, "a", "default"),
+        client.list(kind),
+        client.create(kind, {}, "default"),
+        client.patch(kind, "a", merge_patch({}), "default"),
+        client.delete(kind, "a", "default"),
+    ):
+        with pytest.raises(TypeError, match=r"that of a CustomResource is its \.kind; got "):
+            await call

@@ -2,6 +2,7 @@
 
 import ast
 import keyword
+import re
 from pathlib import Path
 from string import Template
 
@@ -38,7 +39,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
 def names_of(name: str, group: str) -> Names:
     """The names of an operator for ``name``, with or without the suffix ``-operator``. Raises ``UserError``."""
     if errors := dns_label_errors(name):
-        raise UserError(f'"{name}" cannot name an operator: {errors[0]}', code=2)
+        raise UserError(f'"{name}" cannot name an operator{_did_you_mean(name)}: {errors[0]}', code=2)
     base = name.removesuffix(_SUFFIX) or name
     identifier = base.replace("-", "_")
     kind = "".join(word.capitalize() for word in base.split("-"))
@@ -68,6 +69,13 @@ def names_of(name: str, group: str) -> Names:
     if conflict := _taken(names):
         raise UserError(f'"{name}" cannot name an operator: its code imports another {conflict}', code=2)
     return names
+
+
+def _did_you_mean(kind: str) -> str:
+    """The name for a kind, such as ``GameServer``, which kubebuilder would take."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", kind.replace("_", "-"))
+    name = re.sub("-+", "-", words).lower()
+    return "" if dns_label_errors(name) else f" (did you mean {name}?)"
 
 
 def files(names: Names) -> dict[str, str]:

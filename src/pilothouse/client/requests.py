@@ -72,9 +72,19 @@ def _segment(name: str) -> str:
     return quote(name, safe=":")
 
 
+def _check_kind(kind: object) -> None:
+    """Raise ``TypeError`` for anything else in the place of a kind, such as the CustomResource that has it."""
+    if not isinstance(kind, Kind):
+        raise TypeError(
+            "a kind is a Kind, such as pilothouse.api.core.CONFIG_MAPS, and that of a CustomResource is its .kind; got "
+            f"{kind!r}"
+        )
+
+
 @lru_cache(maxsize=1024)
 def collection_path(kind: Kind[Any], namespace: str) -> str:
     """The path of all objects of a kind, in a namespace or everywhere."""
+    _check_kind(kind)
     prefix = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     if namespace and kind.namespaced:
         return f"{prefix}/namespaces/{_segment(namespace)}/{kind.resource}"
@@ -83,6 +93,7 @@ def collection_path(kind: Kind[Any], namespace: str) -> str:
 
 def creation_path(kind: Kind[Any], namespace: str) -> str:
     """The path to which new objects are posted. A namespaced kind requires a namespace."""
+    _check_kind(kind)
     if kind.namespaced and not namespace:
         raise ValueError(f"creating {kind.group_resource}: an empty namespace may not be set during creation")
     return collection_path(kind, namespace)
@@ -91,6 +102,7 @@ def creation_path(kind: Kind[Any], namespace: str) -> str:
 @lru_cache(maxsize=4096)
 def object_path(kind: Kind[Any], namespace: str, name: str, subresource: str = "") -> str:
     """The path of one object. Rejects names that the server would interpret differently, such as an empty one."""
+    _check_kind(kind)
     if not name:
         raise ValueError(f"{kind.group_resource}: resource name may not be empty")
     if kind.namespaced and not namespace:
