@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.tables import cases
 
@@ -64,7 +65,8 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
         "always, violated": (
             "  timeline: [{at: 1m, scale: {deployment: web, replicas: 2}}]\n"
             "  expect:\n    always: [{name: three, cel: \"objects.deployments['default/web'].spec.replicas == 3\"}]\n",
-            "always three: it does not hold\n  objects.deployments['default/web'].spec.replicas == 3",
+            "always three: it does not hold\n  objects.deployments['default/web'].spec.replicas == 3\n"
+            "  objects.deployments['default/web'].spec.replicas is 2",
         ),
         "always, error": (
             "  expect:\n    always: [{cel: \"objects.deployments['default/wep'].spec.replicas == 3\"}]\n",
@@ -495,6 +497,17 @@ def test_all_at_end_violations_are_reported(tmp_path: Path) -> None:
     ]
     assert run_result.failure is not None
     assert run_result.failure.name == "A"
+
+
+def test_failure_with_fewer_parts_is_not_repeated_if_it_reads_the_same(tmp_path: Path) -> None:
+    spec = WEB + "  timeline: [{at: 1m, scale: {deployment: web, replicas: 5}}]\n"
+    shrunk = result(tmp_path, spec + "  expect: {always: [{cel: 'objects.pods.size() <= 4'}]}\n")
+    assert shrunk.failure is not None
+    for later, lines in ((0.01, 0), (5.0, 1)):
+        whole = msgspec.structs.replace(shrunk.failure, at=shrunk.failure.at + later)
+        found = ShrunkFailure(job=Job(number=0, seed=0), failure=whole, result=shrunk, parts=shrunk.parts, of=2, runs=2)
+        text = "\n".join(failure_lines(found, Replay(program="pilothouse simulate", path="s.yaml")))
+        assert text.count("with these it fails") == lines, text
 
 
 def test_parts_can_be_left_out(tmp_path: Path) -> None:

@@ -353,7 +353,7 @@ class Expectations(Invariant):
         if not value.is_missing:
             self._evaluated.add(rule.path)
         if not value.holds and not value.is_missing:
-            self._fail(rule, f"it does not hold for {rule.expression.for_each} {key}{_detail(value)}", change)
+            self._fail(rule, f"it does not hold for {rule.expression.for_each} {key}{_detail(value)}", change, about)
 
     def _evaluate_always(self, rule: CompiledRule, change: Change | None) -> None:
         try:
@@ -417,7 +417,8 @@ class Expectations(Invariant):
         }
         asyncio.get_running_loop().call_exception_handler(context)
 
-    def _fail(self, rule: CompiledRule, message: str, change: Change | None = None) -> None:
+    def _fail(self, rule: CompiledRule, message: str, change: Change | None = None, about: Any = None) -> None:
+        """Record the failure. ``about`` is the object of a rule about each, if it is known."""
         if self._simulation is None:
             return
         self._violated.setdefault(rule.path, (self._now() - self._began, message))
@@ -434,7 +435,9 @@ class Expectations(Invariant):
             Failure(
                 kind=rule.kind,
                 name=rule.name,
-                message=f"{text}\n  {rule.expression.source.strip()}",
+                message="\n  ".join(
+                    [text, rule.expression.source.strip(), *rule.expression.values(self._observed_objects, about)]
+                ),
                 at=self._now() - self._began,
                 why=why.strip(),
             )

@@ -15,6 +15,7 @@ from pilothouse.cel.checked import Node, read
 from pilothouse.cel.environment import CompileError, Environment, Program
 from pilothouse.cel.limits import Budget, EvaluationError, OutOfBudget, evaluate
 from pilothouse.cel.work import measure
+from pilothouse.simulate import field_values
 from pilothouse.simulate.objects import ObservedObjects
 
 MAX_CHARACTERS = 20_000
@@ -69,7 +70,8 @@ class Expression:
             raise ExpressionError(
                 text if text.startswith("ERROR") else f"expected an expression that is true or false, got {text}"
             ) from None
-        self.reads = Reads(_reads(read(self._program.task({}).checked).root))
+        self._root = read(self._program.task({}).checked).root
+        self.reads = Reads(_reads(self._root))
         self._weight = 0
 
     @property
@@ -110,6 +112,10 @@ class Expression:
         if not isinstance(result, bool):
             return Value(False, f"expected true or false, got {type(result).__name__}")
         return Value(result)
+
+    def values(self, objects: ObservedObjects, obj: Any = None) -> list[str]:
+        """What the fields that it reads are now, a line each. ``obj`` is the variable ``object``, if it is known."""
+        return field_values.described(self._root, objects.of, obj)
 
     def check_names(self, names: list[str]) -> None:
         """Raises ``ExpressionError`` for resources that are not in ``names``."""

@@ -126,8 +126,8 @@ def failure_lines(
         yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults reproduce the failure, found in {runs}:"
         if not brief:
             yield from (f"    [{part.number}] {part.text}" for part in shrunk.parts)
-        if (reproduced.at, reproduced.summary) != (failure.at, failure.summary):
-            after = shown_seconds(round(reproduced.at, 1))
+        after = shown_seconds(round(reproduced.at, 1))
+        if (after, reproduced.summary) != (shown_seconds(round(failure.at, 1)), failure.summary):
             yield f"  with {'these' if shrunk.parts else 'none'} it fails after {after}: {reproduced.summary}"
     if reproduced.why and not brief:
         yield from (f"  {line}" for line in reproduced.why.splitlines())
