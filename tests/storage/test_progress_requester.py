@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from pilothouse.env import Env
 from pilothouse.storage.etcd.progress_requester import ProgressRequester
 
@@ -9,7 +11,7 @@ from pilothouse.storage.etcd.progress_requester import ProgressRequester
 class Waiting:
     """A requester with one caller that waits for revision 7, for at most a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_event: bool = False) -> None:
         self.loop = asyncio.get_running_loop()
         self.began = self.loop.time()
         self.requested: list[float] = []
@@ -17,7 +19,7 @@ class Waiting:
         self.last_event = -1.0
         self.requester = ProgressRequester(self._request, lambda: self.last_event, self._time_out, 1.0)
         self.waiter = self.loop.create_future()
-        self.requester.add(self.waiter, 7, self.loop)
+        self.requester.add(self.waiter, 7, self.loop, has_event=has_event)
 
     async def _request(self) -> None:
         self.requested.append(round(self.loop.time() - self.began, 3))
@@ -49,8 +51,23 @@ async def test_progress_is_not_requested_while_events_arrive(env: Env) -> None:
     await waiting.requester.close()
 
 
-async def test_caller_times_out(env: Env) -> None:
-    waiting = Waiting()
+async def test_progress_is_not_requested_for_a_revision_with_an_event(env: Env) -> None:
+    waiting = Waiting(has_event=True)
+    await asyncio.sleep(0.5)
+    assert waiting.requested == []
+    other = waiting.loop.create_future()
+    waiting.requester.add(other, 8, waiting.loop, has_event=False)
+    await asyncio.sleep(0.006)
+    assert waiting.requested == [0.505]
+    waiting.requester.remove(other)
+    await asyncio.sleep(0.3)
+    assert waiting.requested == [0.505]
+    await waiting.requester.close()
+
+
+@pytest.mark.parametrize("has_event", [False, True])
+async def test_caller_times_out(env: Env, *, has_event: bool) -> None:
+    waiting = Waiting(has_event=has_event)
     await asyncio.sleep(3)
     ((seconds, revision),) = waiting.timed_out
     assert 1 <= seconds <= 1.1

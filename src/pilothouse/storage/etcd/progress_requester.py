@@ -13,7 +13,10 @@ _DELAY = _PERIOD / 20
 
 class ProgressRequester:
     """Calls ``request_progress`` while callers have been waiting for some time and no events arrive, and ``time_out``
-    for a caller that has been waiting for ``timeout`` seconds. ``last_event`` returns the time of the last event."""
+    for a caller that has been waiting for ``timeout`` seconds. ``last_event`` returns the time of the last event.
+
+    For a revision that is certain to have an event, one of this server's writes, no progress is requested.
+    """
 
     def __init__(
         self,
@@ -28,25 +31,41 @@ class ProgressRequester:
         self._timeout = timeout
         self._waiting: dict[asyncio.Future[None], tuple[float, int]] = {}
         """Since when each caller waits for which revision, oldest first."""
+        self._waiting_for_event: dict[asyncio.Future[None], tuple[float, int]] = {}
+        """The same for those whose revision has an event."""
         self._timer: asyncio.TimerHandle | None = None
+        self._is_early = False
+        """Whether the timer is early enough for a caller that may need a request."""
         self._requests: set[asyncio.Task[None]] = set()
 
-    def add(self, waiter: "asyncio.Future[None]", revision: int, loop: asyncio.AbstractEventLoop) -> None:
+    def add(
+        self, waiter: "asyncio.Future[None]", revision: int, loop: asyncio.AbstractEventLoop, *, has_event: bool
+    ) -> None:
         """A caller begins to wait for a revision."""
-        self._waiting[waiter] = (loop.time(), revision)
+        (self._waiting_for_event if has_event else self._waiting)[waiter] = (loop.time(), revision)
         if self._timer is None:
+            self._timer = loop.call_later(_PERIOD if has_event else _DELAY, self._check)
+            self._is_early = not has_event
+        elif not has_event and not self._is_early:
+            self._timer.cancel()
             self._timer = loop.call_later(_DELAY, self._check)
+            self._is_early = True
 
     def remove(self, waiter: "asyncio.Future[None]") -> None:
         """It no longer waits."""
         self._waiting.pop(waiter, None)
+        self._waiting_for_event.pop(waiter, None)
 
     def _check(self) -> None:
         self._timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
-        oldest = self._time_out_oldest(now)
+        for_event = self._time_out_oldest(self._waiting_for_event, now)
+        oldest = self._time_out_oldest(self._waiting, now)
+        self._is_early = oldest is not None
         if oldest is None:
+            if for_event is not None:
+                self._timer = loop.call_later(_PERIOD, self._check)
             return
         delay = max(oldest, self._last_event()) + _DELAY - now
         if delay > 0:
@@ -57,9 +76,9 @@ class ProgressRequester:
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
 
-    def _time_out_oldest(self, now: float) -> float | None:
+    def _time_out_oldest(self, waiting: "dict[asyncio.Future[None], tuple[float, int]]", now: float) -> float | None:
         """Since when the oldest caller waits that has not timed out; None if there is none."""
-        for waiter, (since, revision) in [*self._waiting.items()]:
+        for waiter, (since, revision) in [*waiting.items()]:
             if now - since < self._timeout:
                 return since
             self._time_out(waiter, revision)

@@ -442,7 +442,7 @@ class EtcdStore(Store):
         kind = primary.staged.change.type
         operation = "create" if kind == "ADDED" else "update" if kind == "MODIFIED" else "delete"
         response = await self.client.txn(request, operation=operation, kind=primary.staged.resource)
-        await self._wait_for_revision(response.header.revision)
+        await self._wait_for_revision(response.header.revision, has_event=response.succeeded)
         if response.succeeded:
             return None
         # It may concern a key that was staged with the write; then that can be retried.
@@ -512,14 +512,14 @@ class EtcdStore(Store):
         response = await self.client.range(messages.RangeRequest(key=self._root, keys_only=True))
         await self._wait_for_revision(response.header.revision)
 
-    async def _wait_for_revision(self, revision: int) -> None:
-        """Wait until a revision that etcd has is visible here."""
+    async def _wait_for_revision(self, revision: int, *, has_event: bool = False) -> None:
+        """Wait until a revision that etcd has is visible here. ``has_event``: it is a change under the root."""
         if self.revision >= revision:
             return
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
         self._awaited.append((revision, waiter))
-        self._progress_requester.add(waiter, revision, loop)
+        self._progress_requester.add(waiter, revision, loop, has_event=has_event)
         try:
             await waiter
         finally:
