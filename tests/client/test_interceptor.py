@@ -34,7 +34,7 @@ from pilothouse.client.interceptor import (
     time_out,
 )
 from pilothouse.client.request_info import describe
-from pilothouse.env import Chance, Env
+from pilothouse.env import Env, RandomStreams
 
 
 class Server:
@@ -216,7 +216,7 @@ async def test_rule_matching(scenario: Scenario, criteria: dict[str, Any], hit: 
 
 async def test_probability_depends_on_the_seed(env: Env) -> None:
     async def hits(seed: int) -> list[bool]:
-        scenario = Scenario(Env(clock=env.clock, chance=Chance(seed)))
+        scenario = Scenario(Env(clock=env.clock, random_streams=RandomStreams(seed)))
         scenario.faults.add(Rule(fail(400), probability=0.5))
         for _ in range(20):
             await asyncio.gather(scenario.client.get(PODS, "a", "ns"), return_exceptions=True)

@@ -65,26 +65,26 @@ class Server:
         return answer.status, json.loads(answer.read())
 
 
-def write(server: Server, writer: int, books: ExpectedState, chance: random.Random) -> None:
+def write(server: Server, writer: int, books: ExpectedState, rng: random.Random) -> None:
     """Create, change and delete until the server is killed."""
     with closing(server.connect()) as connection:
-        _write(server, connection, writer, books, chance)
+        _write(server, connection, writer, books, rng)
 
 
 def _write(
-    server: Server, connection: http.client.HTTPConnection, writer: int, books: ExpectedState, chance: random.Random
+    server: Server, connection: http.client.HTTPConnection, writer: int, books: ExpectedState, rng: random.Random
 ) -> None:
     number = max((max(numbers) for numbers in books.known.values()), default=0)
     while True:
-        name = f"w{writer}-{chance.randrange(OBJECTS)}"
+        name = f"w{writer}-{rng.randrange(OBJECTS)}"
         acknowledged = books.known.setdefault(name, {0})
         assert len(acknowledged) == 1, "between two requests everything is decided"
         (now,) = acknowledged
         number += 1
-        body = {"metadata": {"name": name}, "data": {"number": str(number), "filler": "x" * chance.randrange(3000)}}
+        body = {"metadata": {"name": name}, "data": {"number": str(number), "filler": "x" * rng.randrange(3000)}}
         if not now:
             method, path, new = "POST", PATH, number
-        elif chance.random() < 0.3:
+        elif rng.random() < 0.3:
             method, path, new = "DELETE", f"{PATH}/{name}", 0
         else:
             method, path, new = "PUT", f"{PATH}/{name}", number
@@ -113,7 +113,7 @@ def watch(server: Server, versions: dict[str, tuple[int, int]]) -> None:
 @pytest.mark.timeout(1800)
 def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -> None:
     server = Server(tmp_path)
-    chance = random.Random(5)
+    rng = random.Random(5)
     books = [ExpectedState() for _ in range(WRITERS)]
     server.start()
     with closing(server.connect()) as connection:
@@ -122,15 +122,13 @@ def test_killed_server_loses_no_acknowledged_write(tmp_path: Path, soak: bool) -
     for _ in range(rounds):
         versions: dict[str, tuple[int, int]] = {}
         failures: list[BaseException] = []
-        work = [
-            partial(write, server, number, book, random.Random(chance.random())) for number, book in enumerate(books)
-        ]
+        work = [partial(write, server, number, book, random.Random(rng.random())) for number, book in enumerate(books)]
         work.append(partial(watch, server, versions))
         threads = [threading.Thread(target=_caught, args=(item, failures)) for item in work]
         before = sum(book.acknowledged for book in books)
         for thread in threads:
             thread.start()
-        enough = before + chance.randrange(20, 300)
+        enough = before + rng.randrange(20, 300)
         until(partial(_is_loaded, books, enough, failures), "there is a load", 60)
         server.kill()
         for thread in threads:

@@ -137,16 +137,16 @@ async def test_close_commits_staged_writes_ends_watchers_and_allows_reads(store:
 
 async def test_random_history_agrees_with_a_model(store: Store, seed: int) -> None:
     """Lists at every revision, watches from every revision and the final state all show the same history."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     keys = [f"/pods/{ns}/{name}" for ns in ("a", "b") for name in range(6)] + [f"/nodes/{name}" for name in range(4)]
     state: dict[str, bytes] = {}
     states: dict[int, dict[str, bytes]] = {1: {}}
     live = store.watch("", 1)
     for _ in range(60):
         staged = []
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            key = chance.choice(keys)
-            deletes = store.staged(key) is not None and chance.random() < 0.4
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            key = rng.choice(keys)
+            deletes = store.staged(key) is not None and rng.random() < 0.4
             staged.append(store.stage(key, None if deletes else lambda revision: f"v@{revision}".encode()))
         await store.commit(staged[-1])
         for item in staged:

@@ -228,15 +228,15 @@ DELAYS = Profile(events=False, accept_delay=0.1, start_delay=0.3, ready_delay=0.
 @pytest.mark.timeout(20)
 async def test_a_delay_ends_at_whatever_instant_it_began(w: World) -> None:
     """A rest of the delay that is too small to move the clock must not be waited for: 47.1 + 7e-15 is 47.1."""
-    chance = w.env.stream("test")
+    rng = w.env.stream("test")
     for number in range(300):
-        await asyncio.sleep(chance.uniform(0.0, 0.7))
+        await asyncio.sleep(rng.uniform(0.0, 0.7))
         await w.create_pod(f"p{number}", node="node-0")
     await asyncio.sleep(5)
     pods = (await w.client.list(PODS, "default")).items
     assert {pod.status.phase for pod in pods} == {"Running"}
     for pod in pods:
-        await asyncio.sleep(chance.uniform(0.0, 0.7))
+        await asyncio.sleep(rng.uniform(0.0, 0.7))
         await w.delete(pod.metadata.name)
     await asyncio.sleep(5)
     assert (await w.client.list(PODS, "default")).items == ()

@@ -122,18 +122,18 @@ def test_large_changes_are_few_operations() -> None:
 
 
 def test_patches_between_arbitrary_objects(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
 
     def value(depth: int) -> Any:
-        kind = chance.randrange(5 if depth else 3)
+        kind = rng.randrange(5 if depth else 3)
         if kind == 3:
-            return {chance.choice("abc/~"): value(depth - 1) for _ in range(chance.randrange(4))}
+            return {rng.choice("abc/~"): value(depth - 1) for _ in range(rng.randrange(4))}
         if kind == 4:
-            return [value(depth - 1) for _ in range(chance.randrange(4))]
-        return chance.choice((None, True, False, 0, 1, "x", ""))
+            return [value(depth - 1) for _ in range(rng.randrange(4))]
+        return rng.choice((None, True, False, 0, 1, "x", ""))
 
     for _ in range(300):
-        before, after = ({name: value(3) for name in chance.sample("abcd", 3)} for _ in range(2))
+        before, after = ({name: value(3) for name in rng.sample("abcd", 3)} for _ in range(2))
         assert msgspec.json.encode(apply_json_patch(before, patch_operations(before, after)), order="sorted") == (
             msgspec.json.encode(after, order="sorted")
         )

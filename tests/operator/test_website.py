@@ -113,7 +113,7 @@ async def test_unchanged_websites_cause_no_requests(env: Env, example: ModuleTyp
 
 async def test_sites_become_ready_although_requests_fail(env: Env, example: ModuleType, seed: int) -> None:
     """Conflicts, lost requests and answers, delays, a lagging API server, and two replicas with leader election."""
-    chance = env.stream("test")
+    rng = env.stream("test")
     rules = [
         Rule(conflict(), verb="patch", probability=0.05),
         Rule(lose_answer(), verb="patch", probability=0.05),
@@ -131,13 +131,13 @@ async def test_sites_become_ready_although_requests_fail(env: Env, example: Modu
         async with cluster.running(operator, faults=rules), cluster.running(operator, faults=rules):
             await cluster.create(theme("black"))
             for number in range(5):
-                await cluster.create(site(f"site-{number}", theme="dark", replicas=chance.randrange(1, 3)))
-                await asyncio.sleep(chance.random() * 5)
+                await cluster.create(site(f"site-{number}", theme="dark", replicas=rng.randrange(1, 3)))
+                await asyncio.sleep(rng.random() * 5)
             cluster.lag(3.0)
             for number in range(5):
                 await cluster.patch(*WEBSITE, f"site-{number}", {"spec": {"html": "changed"}})
             await cluster.delete(*WEBSITE, "site-0")
-            await asyncio.sleep(chance.random() * 10)
+            await asyncio.sleep(rng.random() * 10)
             cluster.lag(0.0)
             for number in range(1, 5):
                 await ready(cluster, f"site-{number}")

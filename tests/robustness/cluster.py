@@ -182,21 +182,21 @@ class Cluster:
         with urllib.request.urlopen(request, timeout=seconds) as answer:
             return json.loads(answer.read())
 
-    def partition(self, chance: random.Random) -> tuple[str, list[str]]:
+    def partition(self, rng: random.Random) -> tuple[str, list[str]]:
         """Groups of links that fail together: (description, names)."""
-        one = chance.choice(ETCD)
+        one = rng.choice(ETCD)
         others = [item for item in ETCD if item != one]
-        server = chance.choice(API_SERVERS)
+        server = rng.choice(API_SERVERS)
         cases: list[tuple[str, list[str]]] = [
             ("member from members", [f"{one}>{item}" for item in others] + [f"{item}>{one}" for item in others]),
             ("member from member", [f"{one}>{others[0]}", f"{others[0]}>{one}"]),
             ("member to members", [f"{one}>{item}" for item in others]),
             ("server from member", [f"{server}>{one}"]),
             ("server from all members", [f"{server}>{item}" for item in ETCD]),
-            ("manager from servers", [f"{chance.choice(MANAGERS)}>{declared.BALANCER}"]),
-            ("scheduler from servers", [f"{chance.choice(SCHEDULERS)}>{declared.BALANCER}"]),
+            ("manager from servers", [f"{rng.choice(MANAGERS)}>{declared.BALANCER}"]),
+            ("scheduler from servers", [f"{rng.choice(SCHEDULERS)}>{declared.BALANCER}"]),
         ]
-        return chance.choice(cases)
+        return rng.choice(cases)
 
     def until_ready(self, seconds: float) -> None:
         """Wait until both API servers are ready."""

@@ -24,7 +24,7 @@ class Failures:
         self._cluster = cluster
         self._truth = truth
         self._acknowledged = acknowledged
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self.injected: Counter[str] = Counter()
         self.recovery: dict[str, float] = {}
         """The longest time to the first acknowledged write after the end of a failure, by its kind."""
@@ -36,17 +36,17 @@ class Failures:
         work = [self._kill] * 6 + [self._pause] * 2 + [self._partition] * 3 + [self._slow, self._kill_many]
         # Each kind once in turn, and then by chance: short runs have all of them as well.
         first = [self._kill, self._pause, self._partition, self._slow, self._kill_many]
-        self._chance.shuffle(first)
+        self._rng.shuffle(first)
         while time.monotonic() < end:
             if time.monotonic() > full_at:
                 full_at = time.monotonic() + full_every
                 injected = self._fill
             else:
-                injected = first.pop() if first else self._chance.choice(work)
+                injected = first.pop() if first else self._rng.choice(work)
             name = injected()
             self.injected[name] += 1
             self._recover(name)
-            time.sleep(self._chance.uniform(0.5, 2.0))
+            time.sleep(self._rng.uniform(0.5, 2.0))
 
     def _recover(self, name: str) -> None:
         before, began = self._acknowledged(), time.monotonic()
@@ -57,12 +57,12 @@ class Failures:
         self.recovery[name] = max(self.recovery.get(name, 0.0), time.monotonic() - began)
 
     def _kill(self) -> str:
-        kind = self._chance.choice([*KINDS, "etcd", "apiserver"])
-        self._cluster.kill(self._chance.choice(KINDS[kind]), down_seconds=self._chance.choice([0, 0, 0.5, 3]))
+        kind = self._rng.choice([*KINDS, "etcd", "apiserver"])
+        self._cluster.kill(self._rng.choice(KINDS[kind]), down_seconds=self._rng.choice([0, 0, 0.5, 3]))
         return f"kill {kind}"
 
     def _kill_many(self) -> str:
-        names = self._chance.choice([ETCD, ETCD[:2], API_SERVERS])
+        names = self._rng.choice([ETCD, ETCD[:2], API_SERVERS])
         threads = [threading.Thread(target=self._cluster.kill, args=(name,)) for name in names]
         for thread in threads:
             thread.start()
@@ -71,26 +71,26 @@ class Failures:
         return f"kill {len(names)} {names[0].partition('-')[0]} at once"
 
     def _pause(self) -> str:
-        kind = self._chance.choice(list(KINDS))
-        name = self._chance.choice(KINDS[kind])
+        kind = self._rng.choice(list(KINDS))
+        name = self._rng.choice(KINDS[kind])
         self._cluster.signal(name, signal.SIGSTOP)
-        time.sleep(self._chance.uniform(1, 12))
+        time.sleep(self._rng.uniform(1, 12))
         self._cluster.signal(name, signal.SIGCONT)
         return f"pause {kind}"
 
     def _partition(self) -> str:
-        partitioned, links = self._cluster.partition(self._chance)
-        state = self._chance.choice([CUT, HELD])
+        partitioned, links = self._cluster.partition(self._rng)
+        state = self._rng.choice([CUT, HELD])
         self._cluster.network.set(links, state)
-        time.sleep(self._chance.uniform(1, 12))
+        time.sleep(self._rng.uniform(1, 12))
         self._cluster.network.set(links, OPEN)
         return f"{state} {partitioned}"
 
     def _slow(self) -> str:
-        one = self._chance.choice([*ETCD, *API_SERVERS])
+        one = self._rng.choice([*ETCD, *API_SERVERS])
         links = [name for name in list(self._cluster.network.links) if one in name.split(">")]
-        self._cluster.network.slow(links, self._chance.uniform(0.02, 0.3))
-        time.sleep(self._chance.uniform(3, 8))
+        self._cluster.network.slow(links, self._rng.uniform(0.02, 0.3))
+        time.sleep(self._rng.uniform(3, 8))
         self._cluster.network.slow(links, 0.0)
         return f"slow {one.partition('-')[0]}"
 

@@ -72,13 +72,13 @@ class Kills:
             raise
 
     def _kill_by_chance(self, kind: str, names: tuple[str, ...], is_back: Callable[[str], bool]) -> None:
-        chance = random.Random(f"{self._seed} {kind}")
+        rng = random.Random(f"{self._seed} {kind}")
         while self._cluster.kills[kind] < self._times and not self.errors:
-            name = chance.choice(names)
+            name = rng.choice(names)
             before = self._shared.acknowledged
             self._kill(kind, name, lambda name=name: is_back(name))  # type: ignore[misc]
             self._until(lambda before=before: self._shared.acknowledged > before + 1, f"writes after {name} was killed")  # type: ignore[misc]
-            time.sleep(chance.uniform(0, _PAUSE_SECONDS))
+            time.sleep(rng.uniform(0, _PAUSE_SECONDS))
 
     def _kill_holders(self, kind: str, names: tuple[str, ...]) -> None:
         connection = Connection(self._shared)
@@ -94,7 +94,7 @@ class Kills:
 
     def _kill_in_turn(self, kind: str, names: tuple[str, ...], holder: Callable[[], str]) -> None:
         # The active process can't be identified from outside; the other one takes over, so the two alternate.
-        chance = random.Random(f"{self._seed} {kind}")
+        rng = random.Random(f"{self._seed} {kind}")
         while self._cluster.kills[kind] < self._times and not self.errors:
             self._until(lambda: bool(holder()), f"a holder of {LEASES[kind]}")
             before, began = holder(), time.monotonic()
@@ -104,7 +104,7 @@ class Kills:
             if result not in ("", before):
                 self.takeovers[kind] += 1
                 self._took(kind, began)
-            time.sleep(chance.uniform(0, _PAUSE_SECONDS))
+            time.sleep(rng.uniform(0, _PAUSE_SECONDS))
 
     def _kill(self, kind: str, name: str, is_back: Callable[[], bool]) -> None:
         began = time.monotonic()

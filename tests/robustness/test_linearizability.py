@@ -90,7 +90,7 @@ def test_injected_violations_are_detected(history: Sequence[Operation]) -> None:
     assert not fits
 
 
-def simulated(chance: random.Random, size: int) -> list[Operation]:
+def simulated(rng: random.Random, size: int) -> list[Operation]:
     """What six clients see of a correct object: each operation happens at one moment between call and return, and of
     some the answer is lost."""
     state: State | None = None
@@ -99,14 +99,14 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
     free_at = [0] * 6
     for number in range(1, size + 1):
         moment = number * 10
-        client = min(range(6), key=lambda one: (free_at[one] > moment - 1, chance.random()))
-        call = max(free_at[client], moment - chance.randrange(1, 60))
-        end = moment + chance.randrange(60)
+        client = min(range(6), key=lambda one: (free_at[one] > moment - 1, rng.random()))
+        call = max(free_at[client], moment - rng.randrange(1, 60))
+        end = moment + rng.randrange(60)
         if call >= moment:
             continue
         free_at[client] = end + 1
         operation = Operation(
-            verb=chance.choice([Verb.CREATE, Verb.GET, Verb.UPDATE, Verb.UPDATE, Verb.DELETE]),
+            verb=rng.choice([Verb.CREATE, Verb.GET, Verb.UPDATE, Verb.UPDATE, Verb.DELETE]),
             outcome=OK,
             call=call,
             end=end,
@@ -114,8 +114,8 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
             revision=number,
             client=client,
         )
-        if operation.verb is Verb.UPDATE or (operation.verb is Verb.DELETE and chance.random() < 0.5):
-            operation = msgspec.structs.replace(operation, expected=chance.choice(known[-3:]) or 999_999)
+        if operation.verb is Verb.UPDATE or (operation.verb is Verb.DELETE and rng.random() < 0.5):
+            operation = msgspec.structs.replace(operation, expected=rng.choice(known[-3:]) or 999_999)
         if operation.verb is Verb.GET and state is not None:
             operation = msgspec.structs.replace(operation, value=state.value, revision=state.revision)
         for outcome in (OK, CONFLICT, NOT_FOUND):
@@ -125,10 +125,10 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
                 break
         else:
             raise AssertionError("every operation has an answer")
-        lost = chance.random() < 0.08
+        lost = rng.random() < 0.08
         if lost:  # its revision is unknown unless it is read
             answered = msgspec.structs.replace(answered, outcome=UNKNOWN, revision=0)
-            if chance.random() < 0.5:
+            if rng.random() < 0.5:
                 after = state  # it was never carried out
         state = after
         if state is not None and answered.outcome is OK and not lost:
@@ -138,18 +138,18 @@ def simulated(chance: random.Random, size: int) -> list[Operation]:
     return history
 
 
-def damaged(chance: random.Random, history: Sequence[Operation]) -> list[Operation]:
+def damaged(rng: random.Random, history: Sequence[Operation]) -> list[Operation]:
     """The history with one answer that is another one."""
     result = list(history)
-    at = chance.randrange(len(result))
+    at = rng.randrange(len(result))
     one = result[at]
     values = [item.value for item in result if item.verb is not Verb.DELETE and item.revision]
-    value = chance.choice(values or [""])
+    value = rng.choice(values or [""])
     revision = next((item.revision for item in result if item.value == value and item.revision), 0)
     if one.verb is Verb.GET:
         result[at] = msgspec.structs.replace(one, outcome=OK, value=value, revision=revision)
     else:
-        result[at] = msgspec.structs.replace(one, outcome=chance.choice([OK, CONFLICT, NOT_FOUND]))
+        result[at] = msgspec.structs.replace(one, outcome=rng.choice([OK, CONFLICT, NOT_FOUND]))
     return result
 
 
@@ -171,13 +171,13 @@ def by_all_orders(history: Sequence[Operation]) -> bool:
 
 
 def test_checker_agrees_with_the_definition(seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     verdicts = set()
     for _ in range(60):
-        history = with_revisions(simulated(chance, 9))
+        history = with_revisions(simulated(rng, 9))
         assert linearized(history)[0]
         if history:
-            other = with_revisions(damaged(chance, history))
+            other = with_revisions(damaged(rng, history))
             verdict, _order = linearized(other)
             assert verdict == by_all_orders(other), other
             verdicts.add(verdict)

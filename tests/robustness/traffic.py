@@ -110,7 +110,7 @@ class Client:
         self._shared = shared
         self._number = number
         self._pause = pause
-        self._chance = random.Random(number)
+        self._rng = random.Random(number)
         self._connection = Connection(shared)
         self._step = 0
         self._revisions: dict[str, int] = {}
@@ -123,7 +123,7 @@ class Client:
         try:
             while not self._shared.over.is_set():
                 self._one()
-                self._shared.over.wait(self._chance.uniform(0.2, 1.8) * self._pause)
+                self._shared.over.wait(self._rng.uniform(0.2, 1.8) * self._pause)
         except Exception as error:
             self._shared.errors.append(f"client {self._number}: {error!r}")
             raise
@@ -132,9 +132,9 @@ class Client:
 
     def _one(self) -> None:
         epoch = int((time.monotonic() - self._shared.began) / EPOCH_SECONDS)
-        name = f"e{epoch}-{self._chance.randrange(KEYS)}"
+        name = f"e{epoch}-{self._rng.randrange(KEYS)}"
         self._step += 1
-        choice = self._chance.random()
+        choice = self._rng.random()
         known = self._revisions.get(name, 0)
         if choice < 0.05:
             self._list()
@@ -147,13 +147,13 @@ class Client:
         elif choice < 0.88:  # an update of whatever there is
             self._write(name, Verb.UPDATE, "PATCH", f"{CONFIG_MAPS}/{name}", 0)
         else:
-            expected = known if self._chance.random() < 0.5 else 0
+            expected = known if self._rng.random() < 0.5 else 0
             body = {"preconditions": {"resourceVersion": str(expected)}} if expected else None
             self._request(name, Verb.DELETE, "DELETE", f"{CONFIG_MAPS}/{name}", body, expected=expected)
 
     def _write(self, name: str, verb: Verb, method: str, path: str, expected: int) -> None:
         value = f"{self._number}.{self._step}"
-        labels = {LABEL: self._chance.choice("xy")}
+        labels = {LABEL: self._rng.choice("xy")}
         metadata: dict[str, Any] = {"name": name, "namespace": NAMESPACE, "labels": labels}
         if expected:
             metadata["resourceVersion"] = str(expected)
@@ -229,7 +229,7 @@ class Watcher:
         self._shared = shared
         self.name = name
         self._label = label
-        self._chance = random.Random(name)
+        self._rng = random.Random(name)
         self._connection = Connection(shared, address)
         self._revision = 0
         self.watches: list[Watch] = []
@@ -269,7 +269,7 @@ class Watcher:
     def _watch(self, *, follows: bool) -> bool:
         """Read one stream. Returns whether the next one can resume from it."""
         start, events = self._revision, list[Event]()
-        seconds = self._chance.randrange(4, 40)
+        seconds = self._rng.randrange(4, 40)
         path = f"{CONFIG_MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={start}"
         begun = False
         try:

@@ -49,12 +49,12 @@ class Mirror:
 
 async def churn(client: Client, env: Env, seconds: float) -> None:
     """Random creates, changes and deletes."""
-    chance = env.stream("churn")
+    rng = env.stream("churn")
     present: set[str] = set()
     until = env.monotonic() + seconds
     while env.monotonic() < until:
-        await asyncio.sleep(chance.random() * 3.0)
-        name = chance.choice(NAMES)
+        await asyncio.sleep(rng.random() * 3.0)
+        name = rng.choice(NAMES)
         if name not in present:
             body = {
                 "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
@@ -62,7 +62,7 @@ async def churn(client: Client, env: Env, seconds: float) -> None:
             }  # fmt: skip
             await client.create(PODS.raw, body, "default")
             present.add(name)
-        elif chance.random() < 0.3:
+        elif rng.random() < 0.3:
             await client.delete(PODS, name, "default", grace_period_seconds=0)
             present.discard(name)
         else:
@@ -83,16 +83,16 @@ async def test_cache_and_handlers_converge_under_faults(env: Env, seed: int) -> 
     factory = InformerFactory(Client(faults, env), env)
     pods, metadata = factory.informer(PODS, keep_raw=True), factory.informer(PODS.metadata)
     mirrors = [Mirror(pods), Mirror(metadata)]
-    chance = env.stream("faults")
+    rng = env.stream("faults")
 
     async def break_watches() -> None:
         while True:
-            await asyncio.sleep(chance.random() * 40.0)
-            fault = chance.choice([None, gone(), lose_request(), fail(500, "InternalError")])
+            await asyncio.sleep(rng.random() * 40.0)
+            fault = rng.choice([None, gone(), lose_request(), fail(500, "InternalError")])
             faults.end_watches(with_=fault)
-            if chance.random() < 0.3:
+            if rng.random() < 0.3:
                 cluster.store.compact(cluster.store.revision)
-            if chance.random() < 0.3:
+            if rng.random() < 0.3:
                 mirrors.append(Mirror(pods))
 
     async with TaskGroup() as group:

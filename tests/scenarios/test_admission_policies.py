@@ -21,7 +21,7 @@ SECONDS = 90.0
 RIGHT = ("object.spec.leaseDurationSeconds < 5", "object.spec.holderIdentity == 'me'", "true", "variables.most > 3")
 WRONG = ("object.spec.leaseDurationSecondz < 5", "object.spec.holderIdentity == 5", "variables.most == 'x'")
 MESSAGES = ("", "", "'a lease of ' + object.metadata.name")
-WRONG_MESSAGES = ("'a lease of ' + object.metadata.nam",)
+WRONG_MESSAGES = ("'a lease of ' + object.metadata.nickname",)
 
 
 def invariant() -> PolicyStatuses:
@@ -58,13 +58,13 @@ class PolicyAuthor(RandomUser):
         ]
 
     def _name(self) -> str:
-        return f"p{self._chance.randrange(3)}"
+        return f"p{self._rng.randrange(3)}"
 
     def _validations(self) -> list[Doc]:
-        pick = self._chance.choice
+        pick = self._rng.choice
         return [
             validation(pick((*RIGHT, *WRONG)), pick((*MESSAGES, *WRONG_MESSAGES)))
-            for _ in range(self._chance.randrange(1, 4))
+            for _ in range(self._rng.randrange(1, 4))
         ]
 
     async def create(self) -> None:
@@ -74,12 +74,12 @@ class PolicyAuthor(RandomUser):
     async def update_spec(self) -> None:
         """Change the spec, sometimes twice in a row."""
         name = self._name()
-        for _ in range(self._chance.choice((1, 1, 2))):
+        for _ in range(self._rng.choice((1, 1, 2))):
             await self.merge(f"{POLICIES}/{name}", {"spec": {"validations": self._validations()}})
 
     async def label(self) -> None:
         """Change the labels; the generation stays."""
-        await self.merge(f"{POLICIES}/{self._name()}", {"metadata": {"labels": {"at": str(self._chance.random())}}})
+        await self.merge(f"{POLICIES}/{self._name()}", {"metadata": {"labels": {"at": str(self._rng.random())}}})
 
     async def delete(self) -> None:
         """Delete a policy."""

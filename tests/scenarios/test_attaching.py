@@ -56,20 +56,20 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with one of a few names, ReadWriteOnce or ReadWriteMany."""
-        body = claim(f"c{self._chance.randrange(3)}", 1, "standard")
-        body["spec"]["accessModes"] = [self._chance.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"))]
+        body = claim(f"c{self._rng.randrange(3)}", 1, "standard")
+        body["spec"]["accessModes"] = [self._rng.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteMany"))]
         await self.request("POST", CLAIMS, body)
 
     async def create_pod(self) -> None:
         """Create a pod for one of the nodes."""
-        name, node = f"c{self._chance.randrange(3)}", f"node-{self._chance.randrange(3)}"
+        name, node = f"c{self._rng.randrange(3)}", f"node-{self._rng.randrange(3)}"
         spec = {
             "terminationGracePeriodSeconds": 1,
             "nodeSelector": {"kubernetes.io/hostname": node},
             "containers": [{"name": "main", "image": "pause:1"}],
             "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}}],
         }
-        await self.request("POST", PODS, {"metadata": {"name": f"p{self._chance.randrange(5)}"}, "spec": spec})
+        await self.request("POST", PODS, {"metadata": {"name": f"p{self._rng.randrange(5)}"}, "spec": spec})
 
     async def delete_pod(self) -> None:
         """Delete a pod gracefully."""
@@ -83,9 +83,9 @@ class Owner(RandomUser):
         """Increase the requested storage of a claim."""
         items = await self.items(CLAIMS)
         if items:
-            size = f"{self._chance.randrange(2, 9)}Gi"
+            size = f"{self._rng.randrange(2, 9)}Gi"
             changes = {"spec": {"resources": {"requests": {"storage": size}}}}
-            await self.merge(f"{CLAIMS}/{self._chance.choice(items)['metadata']['name']}", changes)
+            await self.merge(f"{CLAIMS}/{self._rng.choice(items)['metadata']['name']}", changes)
 
     async def delete_everything(self, simulation: Simulation) -> None:
         """Delete all claims and pods; no volume and no attachment may remain."""

@@ -22,7 +22,7 @@ class Machines:
     def __init__(self, simulation: Simulation) -> None:
         assert simulation.plane.nodes is not None
         self._nodes = simulation.plane.nodes
-        self._chance = simulation.env.stream("machines")
+        self._rng = simulation.env.stream("machines")
         self._down = ""
         self._keeps_pods = False
 
@@ -30,14 +30,14 @@ class Machines:
         """Shut down a machine, unless one is shut down already."""
         if self._down:
             return
-        self._down = f"node-{self._chance.randrange(3)}"
+        self._down = f"node-{self._rng.randrange(3)}"
         ways: list[tuple[Callable[[str], None], bool]] = [
             (self._nodes.silence, True),
             (self._nodes.silence, False),
             (self._nodes.vanish, False),
             (self._nodes.take_out_of_service, False),
         ]
-        way, self._keeps_pods = self._chance.choice(ways)
+        way, self._keeps_pods = self._rng.choice(ways)
         way(self._down)
 
     def start_again(self) -> None:
@@ -52,19 +52,19 @@ async def test_volumes_are_moved_from_failed_nodes(simulation: Simulation, seed:
     user, machines = Owner(simulation), Machines(simulation)
     await user.request("POST", SETS, web("standard"))
     await asyncio.sleep(30.0)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
 
     async def run_actions() -> None:
         for _ in range(14):
             with contextlib.suppress(ApiError):
-                match chance.choice(("lose", "lose", "bring back", "delete")):
+                match rng.choice(("lose", "lose", "bring back", "delete")):
                     case "lose":
                         machines.shut_down()
                     case "bring back":
                         machines.start_again()
                     case _:
-                        await user.request("DELETE", f"{PODS}/web-{chance.randrange(3)}")
-            await asyncio.sleep(chance.choice((1.0, 20.0, 120.0, 400.0)))
+                        await user.request("DELETE", f"{PODS}/web-{rng.randrange(3)}")
+            await asyncio.sleep(rng.choice((1.0, 20.0, 120.0, 400.0)))
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=8, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), run_actions())

@@ -50,7 +50,7 @@ class Owner(RandomUser):
 
     async def create(self) -> None:
         """Create a class."""
-        name = f"a{self._chance.randrange(3)}"
+        name = f"a{self._rng.randrange(3)}"
         await self.request(
             "POST",
             CLASSES,
@@ -59,8 +59,8 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with one of the classes."""
-        body = claim(f"c{self._chance.randrange(4)}", 1, "standard")
-        body["spec"]["volumeAttributesClassName"] = f"a{self._chance.randrange(3)}"
+        body = claim(f"c{self._rng.randrange(4)}", 1, "standard")
+        body["spec"]["volumeAttributesClassName"] = f"a{self._rng.randrange(3)}"
         await self.request("POST", CLAIMS, body)
 
     async def delete(self) -> None:
@@ -75,7 +75,7 @@ class Owner(RandomUser):
         """Remove the finalizer of a class that is not terminating."""
         active = [item["metadata"] for item in await self.items(CLASSES) if "deletionTimestamp" not in item["metadata"]]
         if active:
-            meta = self._chance.choice(active)
+            meta = self._rng.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CLASSES}/{meta['name']}", {"metadata": changes})
 

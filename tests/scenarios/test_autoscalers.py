@@ -59,7 +59,7 @@ async def autoscale(simulation: Simulation) -> None:
     for name in ("plain", "slow"):
         await user.request("POST", ALL, web(name))
         await user.request("POST", HPAS, autoscaler(name, **({"behavior": SLOW} if name == "slow" else {})))
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
     plan = draw(
         simulation.env.stream("plan"), SECONDS, count=10,
         resources=("horizontalpodautoscalers", "deployments", "replicasets", "pods"), restarts=True,
@@ -67,8 +67,8 @@ async def autoscale(simulation: Simulation) -> None:
 
     async def run_actions() -> None:
         for _ in range(20):
-            await set_load(user, chance.choice(("plain", "slow")), chance.choice((10, 150, 300, 600, 2000)))
-            await asyncio.sleep(chance.choice((1.0, 10.0, 40.0)))
+            await set_load(user, rng.choice(("plain", "slow")), rng.choice((10, 150, 300, 600, 2000)))
+            await asyncio.sleep(rng.choice((1.0, 10.0, 40.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
     await set_load(user, "plain", 330)

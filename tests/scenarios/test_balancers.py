@@ -26,9 +26,9 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 class CloudFaults:
     """Delays calls to the cloud, and fails them before or after their execution."""
 
-    def __init__(self, cloud: FaultyCloud, chance: random.Random) -> None:
+    def __init__(self, cloud: FaultyCloud, rng: random.Random) -> None:
         self._cloud = cloud
-        self._chance = chance
+        self._rng = rng
         self.bad = True
         balancers = cloud.faulty
         for method in ("get", "ensure", "update", "delete"):
@@ -37,8 +37,8 @@ class CloudFaults:
     def _inject(self) -> None:
         balancers = self._cloud.faulty
         for method in ("get", "ensure", "update", "delete"):
-            balancers.seconds[method] = self._chance.choice((0.0, 0.0, 0.2, 5.0)) if self.bad else 0.0
-        if self.bad and self._chance.random() < 0.25:
+            balancers.seconds[method] = self._rng.choice((0.0, 0.0, 0.2, 5.0)) if self.bad else 0.0
+        if self.bad and self._rng.random() < 0.25:
             raise OSError("the cloud is out of order")
 
 
@@ -56,21 +56,21 @@ class Owner(RandomUser):
         ]
 
     def _path(self) -> str:
-        return f"{SERVICES}/s{self._chance.randrange(3)}"
+        return f"{SERVICES}/s{self._rng.randrange(3)}"
 
     async def create_service(self) -> None:
         """Create a Service with one of a few names, so that names are reused."""
-        spec = {"type": self._chance.choice(("LoadBalancer", "LoadBalancer", "ClusterIP")), "ports": [{"port": 80}]}
+        spec = {"type": self._rng.choice(("LoadBalancer", "LoadBalancer", "ClusterIP")), "ports": [{"port": 80}]}
         await self.request("POST", SERVICES, {"metadata": {"name": self._path().rpartition("/")[2]}, "spec": spec})
 
     async def change_source_ranges(self) -> None:
         """Change loadBalancerSourceRanges."""
-        ranges = self._chance.choice((["10.0.0.0/8"], ["192.0.2.0/24"]))
+        ranges = self._rng.choice((["10.0.0.0/8"], ["192.0.2.0/24"]))
         await self.merge(self._path(), {"spec": {"loadBalancerSourceRanges": ranges}})
 
     async def change_type(self) -> None:
         """Change the type to or from LoadBalancer."""
-        kind = self._chance.choice(("LoadBalancer", "ClusterIP"))
+        kind = self._rng.choice(("LoadBalancer", "ClusterIP"))
         change = {"type": kind} if kind == "LoadBalancer" else {"type": kind, "loadBalancerSourceRanges": None}
         await self.merge(self._path(), {"spec": change})
 
@@ -80,8 +80,8 @@ class Owner(RandomUser):
 
     async def toggle_exclusion(self) -> None:
         """Set or remove a node's exclude-from-external-load-balancers label."""
-        label = self._chance.choice(("true", None))
-        await self.merge(f"{NODES}/node-{self._chance.randrange(2)}", {"metadata": {"labels": {EXCLUDE: label}}})
+        label = self._rng.choice(("true", None))
+        await self.merge(f"{NODES}/node-{self._rng.randrange(2)}", {"metadata": {"labels": {EXCLUDE: label}}})
 
 
 @pytest.fixture

@@ -86,20 +86,20 @@ class Requestors(RandomUser):
 
     def _name(self) -> str:
         """One of a few names, so that names are reused."""
-        return f"r{self._chance.randrange(4)}"
+        return f"r{self._rng.randrange(4)}"
 
     async def request_as_node(self) -> None:
         """Request a client certificate for the node itself or another one; some are denied."""
-        by, about = self._chance.choice(("a", "b")), self._chance.choice(sorted(PEMS))
-        usages = self._chance.choice((CLIENT, CLIENT, SERVING))
+        by, about = self._rng.choice(("a", "b")), self._rng.choice(sorted(PEMS))
+        usages = self._rng.choice((CLIENT, CLIENT, SERVING))
         client = Client(self._simulation.plane.server.transport(f"system:node:{by}", NODES), self._simulation.env)
         body = msgspec.json.encode(document(self._name(), PEMS[about], KUBELET_CLIENT, usages))
         await client.request("POST", REQUESTS, body=body, headers={"content-type": "application/json"})
 
     async def request_as_user(self) -> None:
         """Request a certificate of any signer, some of which this manager does not have."""
-        signer = self._chance.choice((*SIGNERS, "example.com/own"))
-        pem, usages = self._chance.choice(((PERSON, CLIENT), (SERVER, SERVING)))
+        signer = self._rng.choice((*SIGNERS, "example.com/own"))
+        pem, usages = self._rng.choice(((PERSON, CLIENT), (SERVER, SERVING)))
         await self.request("POST", REQUESTS, document(self._name(), pem, signer, usages, seconds=600))
 
     async def approve(self) -> None:
@@ -113,7 +113,7 @@ class Requestors(RandomUser):
     async def _decide(self, kind: str) -> None:
         items = await self.items(REQUESTS)
         if items:
-            result = self._chance.choice(items)
+            result = self._rng.choice(items)
             head = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
             path = f"{REQUESTS}/{result['metadata']['name']}/approval"
             await self.request("PUT", path, {**head, **with_approval_condition(result, kind)})
@@ -124,11 +124,11 @@ class Requestors(RandomUser):
 
     async def toggle_permission(self) -> None:
         """Grant or revoke a permission."""
-        self.rights.granted ^= {self._chance.choice(("nodeclient", "selfnodeclient"))}
+        self.rights.granted ^= {self._rng.choice(("nodeclient", "selfnodeclient"))}
 
     async def wait_for_cleaner(self) -> None:
         """Occasionally wait long enough for the cleaner to run."""
-        await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.0, 4000.0)))
+        await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.0, 4000.0)))
 
 
 @pytest.mark.parametrize("count", [40])

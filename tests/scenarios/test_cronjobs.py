@@ -47,9 +47,9 @@ def set_clock(simulation: Simulation, to: str) -> None:
     clock.jump((datetime.datetime.fromisoformat(to) - simulation.env.now()).total_seconds())
 
 
-def plan_of(chance: random.Random) -> FaultPlan:
+def plan_of(rng: random.Random) -> FaultPlan:
     """Faults without clock jumps, since schedules follow the clock. Restarts with stale lists are tested separately."""
-    plan = draw(chance, 600.0, count=10, resources=("cronjobs", "jobs"), restarts=True)
+    plan = draw(rng, 600.0, count=10, resources=("cronjobs", "jobs"), restarts=True)
     return FaultPlan(
         tuple(
             replace(fault, stale=False) if isinstance(fault, Crash) else fault

@@ -52,7 +52,7 @@ class Administrator(User):
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+        self._rng: random.Random = simulation.env.stream("user")
         self._orphans = 0
 
     def usual_actions(self) -> tuple[Act, ...]:
@@ -79,22 +79,22 @@ class Administrator(User):
 
     async def run_actions(self, seconds: float, count: int, acts: tuple[Act, ...]) -> None:
         for _ in range(count):
-            await asyncio.sleep(self._chance.uniform(0, 2 * seconds / count))
+            await asyncio.sleep(self._rng.uniform(0, 2 * seconds / count))
             try:
-                await self._chance.choice(acts)()
+                await self._rng.choice(acts)()
             except ApiError:
                 continue  # somebody was faster
 
     # Nodes
 
     def _node(self) -> str:
-        return f"/api/v1/nodes/node-{self._chance.randrange(4)}"
+        return f"/api/v1/nodes/node-{self._rng.randrange(4)}"
 
     async def _label(self) -> None:
-        await self.merge(self._node(), {"metadata": {"labels": {"pool": self._chance.choice(("yes", "no", None))}}})
+        await self.merge(self._node(), {"metadata": {"labels": {"pool": self._rng.choice(("yes", "no", None))}}})
 
     async def _taint(self) -> None:
-        effect = self._chance.choice(("NoSchedule", "NoExecute", None))
+        effect = self._rng.choice(("NoSchedule", "NoExecute", None))
         taints = None if effect is None else [{"key": "special", "effect": effect}]
         await self.merge(self._node(), {"spec": {"taints": taints}})
 
@@ -107,7 +107,7 @@ class Administrator(User):
     # The DaemonSet
 
     async def _update(self) -> None:
-        await self.set_image(self._chance.randrange(3))
+        await self.set_image(self._rng.randrange(3))
 
     async def set_image(self, number: int) -> None:
         """Change to another template, or back to a previous one."""
@@ -116,15 +116,15 @@ class Administrator(User):
 
     async def touch_daemon_set(self) -> None:
         """Trigger a sync with the controller's current caches."""
-        await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._chance.random())}}})
+        await self.merge(AGENT, {"metadata": {"annotations": {"wake": str(self._rng.random())}}})
 
     async def _recreate(self) -> None:
         obj = await self.request("GET", AGENT)
-        policy = self._chance.choice(("Background", "Orphan"))
+        policy = self._rng.choice(("Background", "Orphan"))
         await self.request("DELETE", AGENT, {"propagationPolicy": policy})
         again = {"metadata": {"name": "agent"}, "spec": obj["spec"]}
         for _try in range(20):
-            await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
+            await asyncio.sleep(self._rng.choice((0.0, 0.05, 3.0)))
             try:
                 await self.request("POST", SETS, again)
             except AlreadyExists:
@@ -135,7 +135,7 @@ class Administrator(User):
 
     async def _pod(self) -> str:
         pods = await self.items(f"{NAMESPACE}/pods")
-        return f"{NAMESPACE}/pods/{self._chance.choice(pods)['metadata']['name']}" if pods else f"{NAMESPACE}/pods/none"
+        return f"{NAMESPACE}/pods/{self._rng.choice(pods)['metadata']['name']}" if pods else f"{NAMESPACE}/pods/none"
 
     async def _delete_pod(self) -> None:
         await self.request("DELETE", await self._pod())
@@ -157,7 +157,7 @@ class Administrator(User):
 
     async def _create_orphan_pod(self) -> None:
         self._orphans += 1
-        node = f"node-{self._chance.randrange(4)}"
+        node = f"node-{self._rng.randrange(4)}"
         spec = {"nodeName": node, "containers": [{"name": "main", "image": "pause:0"}]}
         meta = {"name": f"loose-{self._orphans}", "labels": {"app": "agent"}}
         await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
@@ -166,7 +166,7 @@ class Administrator(User):
 
     async def _revision(self) -> Doc | None:
         items = await self.items(REVISIONS)
-        return self._chance.choice(items) if items else None
+        return self._rng.choice(items) if items else None
 
     async def _delete_revision(self) -> None:
         revision = await self._revision()
@@ -189,7 +189,7 @@ class Administrator(User):
                 "labels": {"app": "agent", "controller-revision-hash": f"twin-{self._orphans}"},
                 "ownerReferences": revision["metadata"].get("ownerReferences"),
             }
-            number = self._chance.choice((revision["revision"], revision["revision"] + 1))
+            number = self._rng.choice((revision["revision"], revision["revision"] + 1))
             await self.request("POST", REVISIONS, {"metadata": meta, "data": revision["data"], "revision": number})
 
 
@@ -231,7 +231,7 @@ async def test_recovers_from_changes_to_pods_nodes_and_revisions(
 async def test_rolling_update_respects_max_unavailable(simulation: Simulation, seed: int, surge: bool) -> None:
     """Templates change while watches break and managers are killed; no other client changes nodes or pods."""
     rolling = {"maxSurge": 2, "maxUnavailable": 0} if surge else {"maxUnavailable": 2}
-    user, chance = Administrator(simulation), simulation.env.stream("user")
+    user, rng = Administrator(simulation), simulation.env.stream("user")
     await user.request("POST", SETS, daemon_set(**rolling))
     await asyncio.sleep(30)
     plan = draw(simulation.env.stream("plan"), SECONDS, count=12, resources=RESOURCES)
@@ -239,7 +239,7 @@ async def test_rolling_update_respects_max_unavailable(simulation: Simulation, s
     plan = FaultPlan(tuple(fault for fault in plan.faults if not isinstance(fault, SlowRequests | JumpClock)))
     following = asyncio.ensure_future(simulation.follow(plan))
     for number in range(12):
-        await asyncio.sleep(chance.choice((0.5, 5.0, 15.0)))
+        await asyncio.sleep(rng.choice((0.5, 5.0, 15.0)))
         await user.set_image(number % 3)
         await user.touch_daemon_set()
     await following

@@ -44,7 +44,7 @@ async def test_rollout_bounds_hold_under_faults(
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
     await user.request("POST", ALL, web(strategy=strategy))
     await asyncio.sleep(10.0)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
     plan = draw(
         simulation.env.stream("plan"), SECONDS, count=8, resources=("deployments", "replicasets", "pods"),
         restarts=True,
@@ -52,8 +52,8 @@ async def test_rollout_bounds_hold_under_faults(
 
     async def run_actions() -> None:
         for _ in range(12):
-            await set_image(user, chance.choice("abcd"))
-            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+            await set_image(user, rng.choice("abcd"))
+            await asyncio.sleep(rng.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
     await simulation.run_until_idle()

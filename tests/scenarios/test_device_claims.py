@@ -82,18 +82,18 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with one of a few names, so that names are reused."""
-        await self.request("POST", CLAIMS, {"metadata": {"name": f"own-{self._chance.randrange(2)}"}, "spec": SPEC})
+        await self.request("POST", CLAIMS, {"metadata": {"name": f"own-{self._rng.randrange(2)}"}, "spec": SPEC})
 
     async def pod(self) -> None:
         """Create a pod with one of a few names and claims of all kinds; some complete by themselves."""
-        sources = self._chance.sample(
+        sources = self._rng.sample(
             [
                 {"resourceClaimTemplateName": "one"},
                 {"resourceClaimTemplateName": "two"},
                 {"resourceClaimName": "own-0"},
                 {"resourceClaimName": "own-1"},
             ],
-            self._chance.choice((1, 1, 2, 3)),
+            self._rng.choice((1, 1, 2, 3)),
         )
         entries = [{"name": f"entry-{number}", **source} for number, source in enumerate(sources)]
         uses = {"claims": [{"name": entry["name"]} for entry in entries]}
@@ -104,8 +104,8 @@ class Owner(RandomUser):
             "containers": [{"name": "main", "image": "pause:1", "resources": uses}],
             "resourceClaims": entries,
         }
-        annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
-        meta = {"name": f"p{self._chance.randrange(4)}", "annotations": annotations}
+        annotations = self._rng.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
+        meta = {"name": f"p{self._rng.randrange(4)}", "annotations": annotations}
         await self.request("POST", PODS, {"metadata": meta, "spec": spec})
 
     async def delete_claim(self) -> None:
@@ -114,7 +114,7 @@ class Owner(RandomUser):
 
     async def delete_pod(self) -> None:
         """Delete a pod, sometimes without grace period."""
-        await self.delete_any(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
+        await self.delete_any(PODS, self._rng.choice((None, {"gracePeriodSeconds": 0})))
 
 
 async def run_with_scheduler(simulation: Simulation, steps: Callable[[], Awaitable[None]]) -> None:

@@ -28,13 +28,13 @@ class Evictor(User):
         selector = {"matchLabels": {"app": "web"}}
         await self.request("POST", BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": selector, **spec}})
 
-    async def evict(self, chance: Any) -> None:
+    async def evict(self, rng: Any) -> None:
         """Evict a random pod with a random grace period."""
         items = await self.items(f"{NAMESPACE}/pods")
         if not items:
             return
-        name = chance.choice(items)["metadata"]["name"]
-        options = {"gracePeriodSeconds": chance.choice((0, 1, 30))}
+        name = rng.choice(items)["metadata"]["name"]
+        options = {"gracePeriodSeconds": rng.choice((0, 1, 30))}
         body = {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": name}, "deleteOptions": options}
         try:
             await self.request("POST", f"{NAMESPACE}/pods/{name}/eviction", body)
@@ -54,13 +54,13 @@ async def test_evictions_never_exceed_the_budget(
     user = Evictor(simulation.user)
     await user.create_pods(**spec)
     await asyncio.sleep(15.0)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
     plan = draw(simulation.env.stream("plan"), SECONDS, count=10, resources=RESOURCES)
 
     async def run_actions() -> None:
         for _ in range(60):
-            await user.evict(chance)
-            await asyncio.sleep(chance.choice((0.0, 0.05, 1.0, 6.0)))
+            await user.evict(rng)
+            await asyncio.sleep(rng.choice((0.0, 0.05, 1.0, 6.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
     await asyncio.sleep(130.0)

@@ -32,36 +32,34 @@ SERVICE: Doc = {
 class PodStatusUser(User):
     """Changes pods and their statuses."""
 
-    def actions(self, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+    def actions(self, rng: random.Random) -> list[Callable[[], Awaitable[None]]]:
         async def relabel() -> None:
             items = await self.items(f"{NAMESPACE}/pods")
             if items:
-                name = chance.choice(items)["metadata"]["name"]
-                app = chance.choice(("web", "other"))
+                name = rng.choice(items)["metadata"]["name"]
+                app = rng.choice(("web", "other"))
                 await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"labels": {"app": app}}})
 
         async def fall_over() -> None:
             items = await self.items(f"{NAMESPACE}/pods")
             if items:
-                name = chance.choice(items)["metadata"]["name"]
-                note = {"simulated.pilothouse.dev/readiness-probe": chance.choice(("fail", "pass"))}
+                name = rng.choice(items)["metadata"]["name"]
+                note = {"simulated.pilothouse.dev/readiness-probe": rng.choice(("fail", "pass"))}
                 await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"annotations": note}})
 
         async def tamper() -> None:
             items = await self.items(SLICES)
             if items:
-                path = f"{SLICES}/{chance.choice(items)['metadata']['name']}"
-                await (
-                    self.request("DELETE", path, {}) if chance.random() < 0.5 else self.merge(path, {"endpoints": []})
-                )
+                path = f"{SLICES}/{rng.choice(items)['metadata']['name']}"
+                await (self.request("DELETE", path, {}) if rng.random() < 0.5 else self.merge(path, {"endpoints": []}))
 
         async def delete() -> None:
             items = await self.items(f"{NAMESPACE}/pods")
             if items:
-                await self.request("DELETE", f"{NAMESPACE}/pods/{chance.choice(items)['metadata']['name']}", {})
+                await self.request("DELETE", f"{NAMESPACE}/pods/{rng.choice(items)['metadata']['name']}", {})
 
         return [
-            lambda: self.merge(WEB, {"spec": {"replicas": chance.choice((0, 1, 3, 6, 9))}}),
+            lambda: self.merge(WEB, {"spec": {"replicas": rng.choice((0, 1, 3, 6, 9))}}),
             relabel,
             fall_over,
             tamper,
@@ -77,15 +75,15 @@ async def test_every_pod_is_an_endpoint_once(simulation: Simulation, seed: int) 
     await user.request("POST", SERVICES, SERVICE)
     await user.request("POST", SETS, replica_set("web", 5, {"app": "web"}))
     await asyncio.sleep(5.0)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
     resources = ("endpointslices", "endpoints", "pods", "services", "nodes")
     plan = draw(simulation.env.stream("plan"), 60.0, count=8, resources=resources, restarts=True)
 
     async def run_actions() -> None:
         for _ in range(15):
             with contextlib.suppress(ApiError):  # deleted concurrently
-                await chance.choice(user.actions(chance))()
-            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+                await rng.choice(user.actions(rng))()
+            await asyncio.sleep(rng.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
     await simulation.run_until_idle()

@@ -50,15 +50,15 @@ class Owner(RandomUser):
 
     async def create_pod(self) -> None:
         """Create a pod with one of a few names, so that names are reused."""
-        volumes = ("scratch", "more")[: self._chance.choice((1, 1, 2))]
-        await self.request("POST", PODS, pod(f"p{self._chance.randrange(4)}", *volumes))
+        volumes = ("scratch", "more")[: self._rng.choice((1, 1, 2))]
+        await self.request("POST", PODS, pod(f"p{self._rng.randrange(4)}", *volumes))
 
     async def delete_pod(self) -> None:
         """Delete a pod, sometimes without grace period."""
         items = await self.items(PODS)
         if items:
-            body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
-            await self.request("DELETE", f"{PODS}/{self._chance.choice(items)['metadata']['name']}", body)
+            body = self._rng.choice((None, {"gracePeriodSeconds": 0}))
+            await self.request("DELETE", f"{PODS}/{self._rng.choice(items)['metadata']['name']}", body)
 
     async def delete_claim(self) -> None:
         """Delete a claim, whoever owns it."""
@@ -66,7 +66,7 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with the name that a pod's ephemeral volume needs."""
-        await self.request("POST", CLAIMS, claim(f"p{self._chance.randrange(4)}-scratch", 1, "standard"))
+        await self.request("POST", CLAIMS, claim(f"p{self._rng.randrange(4)}-scratch", 1, "standard"))
 
 
 async def delete_everything(user: Owner, simulation: Simulation) -> None:

@@ -40,9 +40,9 @@ def path_of(kind: tuple[str, str], namespace: str) -> str:
 class GraphUser(User):
     """Creates objects that own each other, and deletes some."""
 
-    def __init__(self, client: Client, chance: random.Random) -> None:
+    def __init__(self, client: Client, rng: random.Random) -> None:
         super().__init__(client)
-        self._chance = chance
+        self._rng = rng
         self._made = 0
         self._known: list[tuple[tuple[str, str], Doc]] = []
         """All objects ever created, whether or not they still exist."""
@@ -52,9 +52,9 @@ class GraphUser(User):
         await self.create()
         actions = [self.create] * 5 + [self.delete] * 4 + [self.change_owners] * 2 + [self.touch, self.create_cycle]
         for _ in range(count):
-            await asyncio.sleep(self._chance.choice((0.0, 0.0, 0.2, 2.0, 5.0)))
+            await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.2, 2.0, 5.0)))
             try:
-                await self._chance.choice(actions)()
+                await self._rng.choice(actions)()
             except ApiError:
                 continue  # already deleted, by this or another client
         for kind, doc in self._known:
@@ -71,7 +71,7 @@ class GraphUser(User):
         return f"{path_of(kind, meta.get('namespace', ''))}/{meta['name']}"
 
     def _random_object(self) -> tuple[tuple[str, str], Doc]:
-        return self._chance.choice(self._known[-25:])
+        return self._rng.choice(self._known[-25:])
 
     def _reference(self) -> Doc:
         """Usually to an existing object, sometimes with one wrong coordinate."""
@@ -82,15 +82,15 @@ class GraphUser(User):
             "name": owner["metadata"]["name"],
             "uid": owner["metadata"]["uid"],
         }
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             reference["blockOwnerDeletion"] = True
-        match self._chance.randrange(24):
+        match self._rng.randrange(24):
             case 0:
                 reference["name"] = "wrong"
             case 1:
-                reference["apiVersion"], reference["kind"] = self._chance.choice(sorted(KINDS))
+                reference["apiVersion"], reference["kind"] = self._rng.choice(sorted(KINDS))
             case 2:
-                reference["uid"] = f"00000000-0000-4000-8000-{self._chance.randrange(10**12):012}"
+                reference["uid"] = f"00000000-0000-4000-8000-{self._rng.randrange(10**12):012}"
             case 3:
                 reference["apiVersion"], reference["kind"] = "example.com/v1", "Widget"
             case _:
@@ -100,16 +100,16 @@ class GraphUser(User):
     def _references(self) -> list[Doc]:
         if not self._known:
             return []
-        result = [self._reference() for _ in range(self._chance.choice((0, 0, 1, 1, 1, 2, 3)))]
+        result = [self._reference() for _ in range(self._rng.choice((0, 0, 1, 1, 1, 2, 3)))]
         return list({reference["uid"]: reference for reference in result}.values())
 
     async def create(self, **changes: Any) -> Doc:
         """Create an object with random owners."""
-        kind = self._chance.choice(sorted(KINDS))
+        kind = self._rng.choice(sorted(KINDS))
         self._made += 1
-        finalizers = [FOREIGN] if self._chance.random() < 0.1 else []
+        finalizers = [FOREIGN] if self._rng.random() < 0.1 else []
         meta = {"name": f"o{self._made}", "ownerReferences": self._references(), "finalizers": finalizers, **changes}
-        namespace = self._chance.choice((NAMESPACES[0], *NAMESPACES))
+        namespace = self._rng.choice((NAMESPACES[0], *NAMESPACES))
         created = await self.request("POST", path_of(kind, namespace), {"metadata": meta})
         self._known.append((kind, created))
         return created
@@ -134,7 +134,7 @@ class GraphUser(User):
     async def delete(self) -> None:
         """Delete an object with a random propagation policy."""
         kind, doc = self._random_object()
-        policy = self._chance.choice(("Background", "Background", "Foreground", "Foreground", "Orphan", ""))
+        policy = self._rng.choice(("Background", "Background", "Foreground", "Foreground", "Orphan", ""))
         await self.request("DELETE", self._path(kind, doc), {"propagationPolicy": policy} if policy else None)
 
     async def change_owners(self) -> None:
@@ -145,7 +145,7 @@ class GraphUser(User):
     async def touch(self) -> None:
         """Change a label."""
         kind, doc = self._random_object()
-        await self.merge(self._path(kind, doc), {"metadata": {"labels": {"touched": str(self._chance.random())}}})
+        await self.merge(self._path(kind, doc), {"metadata": {"labels": {"touched": str(self._rng.random())}}})
 
 
 @pytest.mark.simulation(options=OPTIONS, invariants=invariants)

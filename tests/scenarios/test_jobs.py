@@ -41,18 +41,18 @@ class JobUser(User):
     async def running(self) -> list[Doc]:
         return [pod for pod in await self.items(PODS) if pod["status"].get("phase") == "Running"]
 
-    async def fail(self, chance: random.Random) -> None:
+    async def fail(self, rng: random.Random) -> None:
         """A pod fails, as when its node is out of memory."""
         result = await self.running()
         if result:
-            path = f"{PODS}/{chance.choice(result)['metadata']['name']}/status"
+            path = f"{PODS}/{rng.choice(result)['metadata']['name']}/status"
             await self.merge(path, {"status": {"phase": "Failed", "reason": "Evicted"}})
 
-    async def delete_pod(self, chance: random.Random) -> None:
+    async def delete_pod(self, rng: random.Random) -> None:
         items = await self.items(PODS)
         if items:
-            body = chance.choice(({}, {"gracePeriodSeconds": 0}))
-            await self.request("DELETE", f"{PODS}/{chance.choice(items)['metadata']['name']}", body)
+            body = rng.choice(({}, {"gracePeriodSeconds": 0}))
+            await self.request("DELETE", f"{PODS}/{rng.choice(items)['metadata']['name']}", body)
 
     async def delete(self, policy: str) -> None:
         await self.request("DELETE", WORK, {"propagationPolicy": policy})
@@ -67,11 +67,11 @@ class JobUser(User):
         return {pod["metadata"]["name"]: pod["metadata"].get("finalizers", []) for pod in await self.items(PODS)}
 
 
-def plan_of(chance: random.Random) -> FaultPlan:
+def plan_of(rng: random.Random) -> FaultPlan:
     """Whoever starts lists from a server that is up to date: names are generated, and a process that knows nothing of
     what was done before it, and is shown an old world, does it again. And clocks are not set back: the wait after a
     failure goes by what they say, as upstream's, and a pod would be made a day late."""
-    plan = draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True)
+    plan = draw(rng, SECONDS, count=8, resources=RESOURCES, restarts=True)
     forward = [fault for fault in plan.faults if not (isinstance(fault, JumpClock) and fault.seconds < 0)]
     return FaultPlan(tuple(replace(item, stale=False) if isinstance(item, Crash) else item for item in forward))
 
@@ -84,13 +84,13 @@ async def under_faults(
 ) -> None:
     user = JobUser(simulation.user)
     await user.request("POST", ALL, first)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
 
     async def interfere() -> None:
         for _ in range(12):
-            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+            await asyncio.sleep(rng.choice((0.05, 0.5, 3.0, 10.0)))
             with contextlib.suppress(ApiError):  # rejected, or deleted
-                await chance.choice(actions(user, chance))()
+                await rng.choice(actions(user, rng))()
 
     await asyncio.gather(simulation.follow(plan_of(simulation.env.stream("plan"))), interfere())
     if finish is not None:
@@ -104,27 +104,27 @@ async def under_faults(
 async def test_job_counts_match_pod_outcomes(simulation: Simulation, seed: int, mode: str, policy: str) -> None:
     """Some pods fail. Exactly the requested number succeeds, and all are counted once."""
     job = job_of(completions=7, parallelism=3, backoffLimit=100, completionMode=mode, podReplacementPolicy=policy)
-    await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
+    await under_faults(simulation, job, lambda user, rng: [lambda: user.fail(rng)])
 
 
 async def test_failures_are_counted_per_index(simulation: Simulation, seed: int) -> None:
     job = job_of(completions=5, parallelism=3, backoffLimitPerIndex=1, completionMode="Indexed")
-    await under_faults(simulation, job, lambda user, chance: [lambda: user.fail(chance)])
+    await under_faults(simulation, job, lambda user, rng: [lambda: user.fail(rng)])
 
 
-def disruptive_actions(user: JobUser, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+def disruptive_actions(user: JobUser, rng: random.Random) -> list[Callable[[], Awaitable[None]]]:
     """Also deletes pods, and suspends, resizes or recreates the Job."""
 
     async def again() -> None:
-        await user.delete(chance.choice(("Background", "Foreground", "Orphan")))
-        await asyncio.sleep(chance.choice((0.0, 0.05, 3.0)))
+        await user.delete(rng.choice(("Background", "Foreground", "Orphan")))
+        await asyncio.sleep(rng.choice((0.0, 0.05, 3.0)))
         await user.request("POST", ALL, job_of(completions=4, parallelism=2, backoffLimit=100))
 
     return [
-        lambda: user.fail(chance),
-        lambda: user.delete_pod(chance),
-        lambda: user.merge(WORK, {"spec": {"suspend": chance.choice((True, False))}}),
-        lambda: user.merge(WORK, {"spec": {"parallelism": chance.choice((0, 1, 5))}}),
+        lambda: user.fail(rng),
+        lambda: user.delete_pod(rng),
+        lambda: user.merge(WORK, {"spec": {"suspend": rng.choice((True, False))}}),
+        lambda: user.merge(WORK, {"spec": {"parallelism": rng.choice((0, 1, 5))}}),
         again,
     ]
 

@@ -69,27 +69,27 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with one of a few names, so that names are reused."""
-        await self.request("POST", CLAIMS, claim(f"c{self._chance.randrange(2)}", 1, "standard"))
+        await self.request("POST", CLAIMS, claim(f"c{self._rng.randrange(2)}", 1, "standard"))
 
     async def create_pod(self) -> None:
         """Create a pod with one of a few names, replacing a completed one."""
-        name, of = f"p{self._chance.randrange(6)}", f"c{self._chance.randrange(2)}"
+        name, of = f"p{self._rng.randrange(6)}", f"c{self._rng.randrange(2)}"
         before = await self.get(f"{PODS}/{name}")
         if before is not None and before["status"]["phase"] in ("Succeeded", "Failed"):
             await self.request("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-        level = self._chance.choice(("", "s0:c1,c2", "s0:c3,c4"))
+        level = self._rng.choice(("", "s0:c1,c2", "s0:c3,c4"))
         await self.request(
-            "POST", PODS, pod(name, of, level, self._chance.choice((None, None, "MountOption", "Recursive")))
+            "POST", PODS, pod(name, of, level, self._rng.choice((None, None, "MountOption", "Recursive")))
         )
 
     async def delete_pod(self) -> None:
         """Delete a pod, sometimes without grace period."""
-        body = self._chance.choice((None, {"gracePeriodSeconds": 0}))
+        body = self._rng.choice((None, {"gracePeriodSeconds": 0}))
         await self._any(PODS, lambda path: self.request("DELETE", path, body))
 
     async def complete_pod(self) -> None:
         """A pod completes."""
-        phase = self._chance.choice(("Succeeded", "Failed"))
+        phase = self._rng.choice(("Succeeded", "Failed"))
         await self._any(PODS, lambda path: self.merge(f"{path}/status", {"status": {"phase": phase}}))
 
     async def delete_claim(self) -> None:
@@ -98,7 +98,7 @@ class Owner(RandomUser):
 
     async def toggle_driver(self) -> None:
         """Change the driver's seLinuxMount."""
-        mount = self._chance.random() < 0.7
+        mount = self._rng.random() < 0.7
         if await self.get(f"{DRIVERS}/{PROVISIONER}") is None:
             await self.create_driver(mount)
         else:
@@ -111,7 +111,7 @@ class Owner(RandomUser):
     async def _any(self, path: str, act: Callable[[str], Awaitable[Any]]) -> None:
         items = await self.items(path)
         if items:
-            await act(f"{path}/{self._chance.choice(items)['metadata']['name']}")
+            await act(f"{path}/{self._rng.choice(items)['metadata']['name']}")
 
 
 def _spec(mount: bool) -> Doc:

@@ -140,8 +140,8 @@ def _memory(simulation: Simulation) -> dict[int, Any]:
     result = reachable_objects([process.manager, timers], is_foreign)
     # The number of reflectors that share the string of their resourceVersion is random, and so is
     # the number that are currently being notified.
-    chance = {key for key, item in result.items() if (isinstance(item, str) and item.isdigit()) or _is_bookmark(item)}
-    return {key: item for key, item in result.items() if key not in chance}
+    rng = {key for key, item in result.items() if (isinstance(item, str) and item.isdigit()) or _is_bookmark(item)}
+    return {key: item for key, item in result.items() if key not in rng}
 
 
 def _is_bookmark(value: Any) -> bool:

@@ -32,18 +32,18 @@ def invariants() -> Sequence[Invariant]:
 class NamespaceUser(User):
     """Creates objects in namespaces, and deletes namespaces."""
 
-    def __init__(self, client: Client, chance: random.Random) -> None:
+    def __init__(self, client: Client, rng: random.Random) -> None:
         super().__init__(client)
-        self._chance = chance
+        self._rng = rng
         self._made = 0
 
     async def run_actions(self, count: int) -> None:
         """Perform ``count`` actions, then remove foreign finalizers."""
         actions = [self.create_namespace] * 2 + [self.fill] * 5 + [self.delete_namespace] * 2
         for _ in range(count):
-            await asyncio.sleep(self._chance.choice((0.0, 0.2, 1.0, 5.0)))
+            await asyncio.sleep(self._rng.choice((0.0, 0.2, 1.0, 5.0)))
             try:
-                await self._chance.choice(actions)(self._chance.choice(NAMES))
+                await self._rng.choice(actions)(self._rng.choice(NAMES))
             except ApiError:
                 continue  # exists already, was deleted, or is terminating
         for item in await self.items("/api/v1/configmaps"):
@@ -66,10 +66,10 @@ class NamespaceUser(User):
         """Create ConfigMaps, pods and ReplicaSets, some with finalizers."""
         self._made += 1
         called = f"o{self._made}"
-        root = f"/api/v1/namespaces/{self._chance.choice((name, name, 'default'))}"
-        match self._chance.randrange(4):
+        root = f"/api/v1/namespaces/{self._rng.choice((name, name, 'default'))}"
+        match self._rng.randrange(4):
             case 0:
-                finalizers = [FOREIGN] if self._chance.random() < 0.3 else []
+                finalizers = [FOREIGN] if self._rng.random() < 0.3 else []
                 await self.request(
                     "POST", f"{root}/configmaps", {"metadata": {"name": called, "finalizers": finalizers}}
                 )

@@ -65,7 +65,7 @@ class Operator(User):
     def __init__(self, simulation: Simulation, machines: Machines) -> None:
         super().__init__(simulation.user)
         self._env = simulation.env
-        self._chance: random.Random = simulation.env.stream("user")
+        self._rng: random.Random = simulation.env.stream("user")
         self._machines = machines
 
     async def run_actions(self, seconds: float, count: int) -> None:
@@ -85,25 +85,25 @@ class Operator(User):
             self.start_on_node,
         )
         for _ in range(count):
-            await asyncio.sleep(self._chance.uniform(0, 2 * seconds / count))
+            await asyncio.sleep(self._rng.uniform(0, 2 * seconds / count))
             try:
-                await self._chance.choice(acts)()
+                await self._rng.choice(acts)()
             except ApiError:
                 continue  # somebody was faster
 
     def _node(self) -> str:
-        return self._chance.choice(self._machines.names)
+        return self._rng.choice(self._machines.names)
 
     async def silence(self) -> None:
         self._machines.silence(self._node())
 
     async def outage(self) -> None:
         """Stop the heartbeats of the nodes of a zone, or of all nodes."""
-        zone = self._chance.choice(("a", "b", ""))
+        zone = self._rng.choice(("a", "b", ""))
         for name in self._machines.names:
-            if zone in ("", ZONES[name]) and self._chance.random() < 0.9:
+            if zone in ("", ZONES[name]) and self._rng.random() < 0.9:
                 self._machines.silence(name)
-        await asyncio.sleep(self._chance.choice((20.0, 70.0, 200.0)))
+        await asyncio.sleep(self._rng.choice((20.0, 70.0, 200.0)))
         for name in self._machines.names:
             await self._machines.restore(name)
 
@@ -116,14 +116,14 @@ class Operator(User):
         """Delete a silent node, or set the out-of-service taint."""
         name = self._node()
         if self._machines.is_silent(name):
-            if self._chance.random() < 0.5:
+            if self._rng.random() < 0.5:
                 await self._machines.delete(name)
             else:
                 await self._machines.taint(name, OUT)
 
     async def taint(self) -> None:
-        since = format_time(self._env.now()) if self._chance.random() < 0.5 else ""
-        await self._machines.taint(self._node(), self._chance.choice(OWN), since=since)
+        since = format_time(self._env.now()) if self._rng.random() < 0.5 else ""
+        await self._machines.taint(self._node(), self._rng.choice(OWN), since=since)
 
     async def untaint(self) -> None:
         for name in self._machines.names:
@@ -138,7 +138,7 @@ class Operator(User):
         for taint in await self._machines.taints(name):
             if taint["key"] in OWN:
                 await self._machines.untaint(name, taint["key"])
-                await asyncio.sleep(self._chance.choice((0.0, 0.5, 5.0)))
+                await asyncio.sleep(self._rng.choice((0.0, 0.5, 5.0)))
                 await self._machines.taint(name, taint["key"], since=format_time(self._env.now()))
 
     async def delete_lease(self) -> None:
@@ -147,12 +147,12 @@ class Operator(User):
 
     async def _pod(self) -> Doc | None:
         pods = await self.items(f"{NAMESPACE}/pods")
-        return self._chance.choice(pods) if pods else None
+        return self._rng.choice(pods) if pods else None
 
     async def tolerate(self) -> None:
         pod = await self._pod()
         if pod is not None:
-            wanted = [*pod["spec"]["tolerations"], *tolerations(self._chance.choice((None, 30, 200)), OWN)]
+            wanted = [*pod["spec"]["tolerations"], *tolerations(self._rng.choice((None, 30, 200)), OWN)]
             await self.merge(f"{NAMESPACE}/pods/{pod['metadata']['name']}", {"spec": {"tolerations": wanted}})
 
     async def delete_pod(self) -> None:
@@ -162,39 +162,39 @@ class Operator(User):
 
     async def delete_unbound(self) -> None:
         """Delete an unschedulable pod, and remove its finalizer."""
-        name = f"unbound-{self._chance.randrange(10**9)}"
+        name = f"unbound-{self._rng.randrange(10**9)}"
         meta = {"name": name, "finalizers": ["example.com/hold"]}
         spec = {"containers": [{"name": "main", "image": "pause"}], "nodeSelector": {"nowhere": "yes"}}
         await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
-        await asyncio.sleep(self._chance.uniform(0, 30))
+        await asyncio.sleep(self._rng.uniform(0, 30))
         await self.request("DELETE", f"{NAMESPACE}/pods/{name}")
-        await asyncio.sleep(self._chance.uniform(0, 60))
+        await asyncio.sleep(self._rng.uniform(0, 60))
         await self.merge(f"{NAMESPACE}/pods/{name}", {"metadata": {"finalizers": None}})
 
     async def start_on_node(self) -> None:
         """Create a pod with nodeName, possibly of a missing node."""
-        name = self._chance.choice((self._node(), "nowhere"))
+        name = self._rng.choice((self._node(), "nowhere"))
         spec = {
             "nodeName": name,
             "containers": [{"name": "main", "image": "pause"}],
             "terminationGracePeriodSeconds": 5,
         }
-        meta = {"name": f"bare-{self._chance.randrange(10**9)}"}
+        meta = {"name": f"bare-{self._rng.randrange(10**9)}"}
         await self.request("POST", f"{NAMESPACE}/pods", {"metadata": meta, "spec": spec})
 
 
 async def work_under_faults(simulation: Simulation, *, restarts: bool, faults: int = 12) -> None:
     machines = Machines(simulation, ZONES)
     operator = Operator(simulation, machines)
-    chance = simulation.env.stream("plan")
-    plan = draw(chance, SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
+    rng = simulation.env.stream("plan")
+    plan = draw(rng, SECONDS, count=faults, resources=RESOURCES, restarts=restarts)
     await machines.label()
     for manifest in SETS_TO_RUN:
         await operator.request("POST", SETS, manifest)
     await asyncio.sleep(30.0)
     await asyncio.gather(simulation.follow(plan), operator.run_actions(SECONDS, 60))
     simulation.end_faults()
-    dead_node = chance.choice(machines.names) if chance.random() < 0.5 else ""
+    dead_node = rng.choice(machines.names) if rng.random() < 0.5 else ""
     if dead_node:
         await machines.restore(dead_node)
         machines.silence(dead_node)

@@ -37,15 +37,13 @@ class GroupUser(RandomUser):
 
     async def group(self) -> None:
         """Create a group with one of a few names, with a field that this release's types lack."""
-        spec = {"schedulingPolicy": {"gang": {"minCount": self._chance.randrange(1, 9)}}}
-        await self.request("POST", GROUPS, {"metadata": {"name": f"g{self._chance.randrange(3)}"}, "spec": spec})
+        spec = {"schedulingPolicy": {"gang": {"minCount": self._rng.randrange(1, 9)}}}
+        await self.request("POST", GROUPS, {"metadata": {"name": f"g{self._rng.randrange(3)}"}, "spec": spec})
 
     async def pod(self) -> None:
         """Create a pod with one of a few names; some complete by themselves, some have a missing group."""
-        annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
-        await self.request(
-            "POST", PODS, pod(f"p{self._chance.randrange(6)}", f"g{self._chance.randrange(3)}", annotations)
-        )
+        annotations = self._rng.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
+        await self.request("POST", PODS, pod(f"p{self._rng.randrange(6)}", f"g{self._rng.randrange(3)}", annotations))
 
     async def delete_group(self) -> None:
         """Delete a group."""
@@ -53,20 +51,20 @@ class GroupUser(RandomUser):
 
     async def delete_pod(self) -> None:
         """Delete a pod, sometimes without grace period."""
-        await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
+        await self._delete(PODS, self._rng.choice((None, {"gracePeriodSeconds": 0})))
 
     async def remove_finalizer(self) -> None:
         """Remove the finalizer of a group that is not terminating."""
         active = [item["metadata"] for item in await self.items(GROUPS) if "deletionTimestamp" not in item["metadata"]]
         if active:
-            meta = self._chance.choice(active)
+            meta = self._rng.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{GROUPS}/{meta['name']}", {"metadata": changes})
 
     async def label_group(self) -> None:
         """Change a label of a group."""
-        name = f"g{self._chance.randrange(3)}"
-        await self.merge(f"{GROUPS}/{name}", {"metadata": {"labels": {"note": str(self._chance.random())}}})
+        name = f"g{self._rng.randrange(3)}"
+        await self.merge(f"{GROUPS}/{name}", {"metadata": {"labels": {"note": str(self._rng.random())}}})
 
     async def _delete(self, path: str, body: dict[str, int] | None = None) -> None:
         await self.delete_any(path, body)

@@ -48,7 +48,7 @@ class KubeletsAndSigners(RandomUser):
 
     async def request_certificate(self, name: str = "") -> None:
         """Create a request with one of a few names, so that names are reused."""
-        await self.create(self._chance.choice(NAMESPACES), name or f"r{self._chance.randrange(6)}")
+        await self.create(self._rng.choice(NAMESPACES), name or f"r{self._rng.randrange(6)}")
 
     async def create(self, namespace: str, name: str) -> None:
         """Create a request."""
@@ -57,7 +57,7 @@ class KubeletsAndSigners(RandomUser):
 
     async def issue_or_deny(self) -> None:
         """Issue a certificate, or deny the request."""
-        answer = self._chance.choice(({"certificateChain": "PEM"}, {"conditions": [{"type": "Denied"}]}))
+        answer = self._rng.choice(({"certificateChain": "PEM"}, {"conditions": [{"type": "Denied"}]}))
         path, _request = await self._any()
         await self.merge(path, {"status": answer})
 
@@ -74,9 +74,9 @@ class KubeletsAndSigners(RandomUser):
 
     async def _any(self) -> tuple[str, Doc]:
         """A random request and its path; the server rejects writes to a missing one."""
-        namespace = self._chance.choice(NAMESPACES)
+        namespace = self._rng.choice(NAMESPACES)
         items = await self.items(requests(namespace)) or [{"metadata": {"name": "none"}}]
-        result = self._chance.choice(items)
+        result = self._rng.choice(items)
         return f"{requests(namespace)}/{result['metadata']['name']}", result
 
     async def remaining(self) -> list[Doc]:

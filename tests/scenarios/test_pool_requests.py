@@ -55,15 +55,15 @@ class DriverAndUsers(RandomUser):
     async def write_slice(self) -> None:
         """Create or update a slice of one of two pools, sometimes of a newer generation, sometimes of an incomplete
         pool."""
-        chance = self._chance
-        self._generation += chance.choice((0, 0, 1))
+        rng = self._rng
+        self._generation += rng.choice((0, 0, 1))
         doc = slice_doc(
-            f"s{chance.randrange(6)}",
-            f"pool-{chance.randrange(2)}",
-            chance.randrange(1, 5),
+            f"s{rng.randrange(6)}",
+            f"pool-{rng.randrange(2)}",
+            rng.randrange(1, 5),
             generation=self._generation,
-            expected=chance.choice((1, 1, 2)),
-            taints={0: chance.choice(EFFECTS)},
+            expected=rng.choice((1, 1, 2)),
+            taints={0: rng.choice(EFFECTS)},
         )
         await self.request("POST", SLICES, doc)
 
@@ -73,10 +73,10 @@ class DriverAndUsers(RandomUser):
 
     async def allocate_claim(self) -> None:
         """Create a claim with allocated devices."""
-        name = f"c{self._chance.randrange(4)}"
+        name = f"c{self._rng.randrange(4)}"
         await self.request("POST", CLAIMS, {"metadata": {"name": name}, "spec": CLAIM_SPEC})
-        devices = self._chance.sample(["device-0", "device-1", "device-2"], self._chance.randrange(1, 3))
-        result = allocation(*devices, pool=f"pool-{self._chance.randrange(2)}")
+        devices = self._rng.sample(["device-0", "device-1", "device-2"], self._rng.randrange(1, 3))
+        result = allocation(*devices, pool=f"pool-{self._rng.randrange(2)}")
         await self.merge(f"{CLAIMS}/{name}/status", {"status": {"allocation": result}})
 
     async def delete_claim(self) -> None:
@@ -86,7 +86,7 @@ class DriverAndUsers(RandomUser):
     async def create_request(self) -> None:
         """Create a request for all pools or one, sometimes with a limit."""
         self._asked += 1
-        spec = {"driver": DRIVER, **self._chance.choice(({}, {}, {"poolName": "pool-1"}, {"limit": 1}))}
+        spec = {"driver": DRIVER, **self._rng.choice(({}, {}, {"poolName": "pool-1"}, {"limit": 1}))}
         await self.request("POST", REQUESTS, {"metadata": {"name": f"r{self._asked}"}, "spec": spec})
 
 

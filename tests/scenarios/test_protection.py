@@ -38,19 +38,19 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with one of a few names, so that names are reused."""
-        await self.request("POST", CLAIMS, claim(f"c{self._chance.randrange(4)}", 1, "standard"))
+        await self.request("POST", CLAIMS, claim(f"c{self._rng.randrange(4)}", 1, "standard"))
 
     async def pod(self) -> None:
         """Create a pod with one of a few names and one or two claims; some complete by themselves."""
-        names = self._chance.sample([f"c{number}" for number in range(4)], self._chance.choice((1, 1, 2)))
-        annotations = self._chance.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
+        names = self._rng.sample([f"c{number}" for number in range(4)], self._rng.choice((1, 1, 2)))
+        annotations = self._rng.choice(({}, {"simulated.pilothouse.dev/run-time": "5s"}))
         spec = {
             "terminationGracePeriodSeconds": 1,
             "restartPolicy": "Never",
             "containers": [{"name": "main", "image": "pause:1"}],
             "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names],
         }
-        meta = {"name": f"p{self._chance.randrange(5)}", "annotations": annotations}
+        meta = {"name": f"p{self._rng.randrange(5)}", "annotations": annotations}
         await self.request("POST", PODS, {"metadata": meta, "spec": spec})
 
     async def delete_claim(self) -> None:
@@ -59,7 +59,7 @@ class Owner(RandomUser):
 
     async def delete_pod(self) -> None:
         """Delete a pod, sometimes without grace period."""
-        await self._delete(PODS, self._chance.choice((None, {"gracePeriodSeconds": 0})))
+        await self._delete(PODS, self._rng.choice((None, {"gracePeriodSeconds": 0})))
 
     async def delete_volume(self) -> None:
         """Delete a volume, even a bound one."""
@@ -69,7 +69,7 @@ class Owner(RandomUser):
         """Remove the finalizer of a claim that is not terminating."""
         active = [item["metadata"] for item in await self.items(CLAIMS) if "deletionTimestamp" not in item["metadata"]]
         if active:
-            meta = self._chance.choice(active)
+            meta = self._rng.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CLAIMS}/{meta['name']}", {"metadata": changes})
 

@@ -19,7 +19,7 @@ SECONDS = 60.0
 
 async def use_up(simulation: Simulation) -> None:
     user = User(simulation.user)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
     await user.request(
         "POST", f"{NAMESPACE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "6"}}}
     )
@@ -33,13 +33,13 @@ async def use_up(simulation: Simulation) -> None:
     async def run_actions() -> None:
         for _ in range(15):
             with contextlib.suppress(ApiError):  # a person shrugs
-                if chance.random() < 0.2:
-                    limits = {"pods": str(chance.randrange(3, 9))}
+                if rng.random() < 0.2:
+                    limits = {"pods": str(rng.randrange(3, 9))}
                     await user.merge(f"{NAMESPACE}/resourcequotas/q", {"spec": {"hard": limits}})
                 else:
-                    replicas = chance.randrange(0, 6)
-                    await user.merge(f"{SETS}/{chance.choice('ab')}", {"spec": {"replicas": replicas}})
-            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+                    replicas = rng.randrange(0, 6)
+                    await user.merge(f"{SETS}/{rng.choice('ab')}", {"spec": {"replicas": replicas}})
+            await asyncio.sleep(rng.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan), run_actions())
     for name in ("a", "b"):

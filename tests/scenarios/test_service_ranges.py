@@ -69,16 +69,16 @@ class Operator(RandomUser):
 
     async def create(self) -> None:
         """Create a ServiceCIDR with one of a few names."""
-        cidrs = list(self._chance.choice(RANGES))
+        cidrs = list(self._rng.choice(RANGES))
         await self.request(
-            "POST", CIDRS, {"metadata": {"name": f"r{self._chance.randrange(4)}"}, "spec": {"cidrs": cidrs}}
+            "POST", CIDRS, {"metadata": {"name": f"r{self._rng.randrange(4)}"}, "spec": {"cidrs": cidrs}}
         )
 
     async def delete_range(self) -> None:
         """Delete a ServiceCIDR with the finalizer; there are no guarantees for others."""
         protected = [range_ for range_ in await self._ranges() if FINALIZER in range_["metadata"].get("finalizers", ())]
         if protected:
-            meta = self._chance.choice(protected)["metadata"]
+            meta = self._rng.choice(protected)["metadata"]
             if "deletionTimestamp" not in meta:  # else once more, which changes nothing
                 self._deleted[meta["name"]] = asyncio.get_running_loop().time()
             await self.request("DELETE", f"{CIDRS}/{meta['name']}")
@@ -98,19 +98,19 @@ class Operator(RandomUser):
             range_["metadata"] for range_ in await self._ranges() if "deletionTimestamp" not in range_["metadata"]
         ]
         if active:
-            meta = self._chance.choice(active)
+            meta = self._rng.choice(active)
             changes = {"finalizers": None, "resourceVersion": meta["resourceVersion"]}
             await self.merge(f"{CIDRS}/{meta['name']}", {"metadata": changes})
 
     async def create_service(self) -> None:
         """Create a Service with a requested or any cluster IP."""
-        address = self._chance.choice(({}, {"clusterIP": f"10.9.0.{self._chance.randrange(1, 32)}"}))
-        metadata = {"name": f"s{self._chance.randrange(8)}"}
+        address = self._rng.choice(({}, {"clusterIP": f"10.9.0.{self._rng.randrange(1, 32)}"}))
+        metadata = {"name": f"s{self._rng.randrange(8)}"}
         await self.request("POST", SERVICES, {"metadata": metadata, "spec": {"ports": [{"port": 80}], **address}})
 
     async def delete_service(self) -> None:
         """Delete a Service."""
-        await self.request("DELETE", f"{SERVICES}/s{self._chance.randrange(8)}")
+        await self.request("DELETE", f"{SERVICES}/s{self._rng.randrange(8)}")
 
     async def allocate_late(self) -> None:
         """Allocate an address of a ServiceCIDR as an API server that has not observed its deletion."""
@@ -122,8 +122,8 @@ class Operator(RandomUser):
             or now - self._deleted[range_["metadata"]["name"]] < UNOBSERVED_SECONDS
         ]
         if known:
-            network = parse_cidr(self._chance.choice(self._chance.choice(known)["spec"]["cidrs"]))
-            address = network[self._chance.randrange(1, 7)]
+            network = parse_cidr(self._rng.choice(self._rng.choice(known)["spec"]["cidrs"]))
+            address = network[self._rng.randrange(1, 7)]
             labels = {**MANAGED, "ipaddress.kubernetes.io/ip-family": f"IPv{network.version}"}
             parent = {"parentRef": {"resource": "services", "namespace": "default", "name": "late"}}
             await self.request(
@@ -134,7 +134,7 @@ class Operator(RandomUser):
         """Release such an address."""
         late = await self._late()
         if late:
-            await self.request("DELETE", f"{ADDRESSES}/{self._chance.choice(late)}")
+            await self.request("DELETE", f"{ADDRESSES}/{self._rng.choice(late)}")
 
     async def _late(self) -> list[str]:
         items = await self.items(ADDRESSES)

@@ -49,10 +49,10 @@ async def images(user: User) -> dict[str, str]:
     }
 
 
-def plan_of(chance: random.Random) -> FaultPlan:
+def plan_of(rng: random.Random) -> FaultPlan:
     """Whoever starts lists from a server that is up to date: a process that knows nothing of what was done before it,
     and is shown an old world, can't do better (kubernetes#59848)."""
-    plan = draw(chance, SECONDS, count=8, resources=RESOURCES, restarts=True)
+    plan = draw(rng, SECONDS, count=8, resources=RESOURCES, restarts=True)
     return FaultPlan(tuple(replace(fault, stale=False) if isinstance(fault, Crash) else fault for fault in plan.faults))
 
 
@@ -68,12 +68,12 @@ async def under_faults(
     user = User(simulation.user)
     await user.request("POST", ALL, first)
     await asyncio.sleep(20.0)
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
 
     async def run_actions() -> None:
         for _ in range(12):
-            await chance.choice(actions(user, chance))()
-            await asyncio.sleep(chance.choice((0.05, 0.5, 3.0, 10.0)))
+            await rng.choice(actions(user, rng))()
+            await asyncio.sleep(rng.choice((0.05, 0.5, 3.0, 10.0)))
 
     await asyncio.gather(simulation.follow(plan(simulation.env.stream("plan"))), run_actions())
     await simulation.run_until_idle()
@@ -92,7 +92,7 @@ async def test_rolling_update_has_one_unavailable_pod_and_respects_the_partition
     """With Parallel only while the template stays: the walk begins at the top again, whoever is missing below."""
     others = "abcd" if management == "OrderedReady" else "b"
     first = web(podManagementPolicy=management, updateStrategy=rolling(partition=partition))
-    await under_faults(simulation, first, lambda user, chance: [lambda: set_image(user, chance.choice(others))])
+    await under_faults(simulation, first, lambda user, rng: [lambda: set_image(user, rng.choice(others))])
 
 
 @pytest.mark.simulation(
@@ -105,7 +105,7 @@ async def test_rolling_update_respects_max_unavailable(
 ) -> None:
     """With the gate MaxUnavailableStatefulSet."""
     first = web(podManagementPolicy=management, updateStrategy=rolling(maxUnavailable=bound))
-    await under_faults(simulation, first, lambda user, chance: [lambda: set_image(user, chance.choice("abcd"))])
+    await under_faults(simulation, first, lambda user, rng: [lambda: set_image(user, rng.choice("abcd"))])
 
 
 @pytest.mark.simulation(options=lambda gates: replace(OPTIONS, gates=gates))
@@ -126,11 +126,11 @@ async def test_simulation_gates_apply_to_the_manager(
     assert most == missing
 
 
-def changes(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+def changes(user: User, rng: random.Random) -> list[Callable[[], Awaitable[None]]]:
     """Change the number of replicas or the image."""
     return [
-        lambda: user.merge(WEB, {"spec": {"replicas": chance.choice(range(6))}}),
-        lambda: set_image(user, chance.choice("abcd")),
+        lambda: user.merge(WEB, {"spec": {"replicas": rng.choice(range(6))}}),
+        lambda: set_image(user, rng.choice("abcd")),
     ]
 
 
@@ -164,7 +164,7 @@ async def test_pods_keep_their_claims(simulation: Simulation, seed: int, managem
     await under_faults(simulation, first, changes)
 
 
-def disruptive_actions(user: User, chance: random.Random) -> list[Callable[[], Awaitable[None]]]:
+def disruptive_actions(user: User, rng: random.Random) -> list[Callable[[], Awaitable[None]]]:
     """Also deletes pods, or lets them fail."""
 
     async def delete() -> None:
@@ -174,12 +174,12 @@ def disruptive_actions(user: User, chance: random.Random) -> list[Callable[[], A
     async def fail() -> None:
         result = list(await images(user))
         if result:
-            path = f"{NAMESPACE}/pods/{chance.choice(result)}/status"
-            phase = chance.choice(("Failed", "Succeeded"))
+            path = f"{NAMESPACE}/pods/{rng.choice(result)}/status"
+            phase = rng.choice(("Failed", "Succeeded"))
             conditions = [{"type": "Ready", "status": "False", "reason": "PodCompleted"}]
             await user.merge(path, {"status": {"phase": phase, "conditions": conditions}})
 
-    return [*changes(user, chance), delete, fail]
+    return [*changes(user, rng), delete, fail]
 
 
 @pytest.mark.simulation(invariants=lambda: (StatefulSets(limit=1),))

@@ -64,16 +64,16 @@ class Owner(RandomUser):
     async def create(self) -> None:
         """Create a widget with one of a few names, so that names are reused."""
         version = self._version()
-        await self.request("POST", widgets(version), widget(f"w{self._chance.randrange(6)}", 9, version))
+        await self.request("POST", widgets(version), widget(f"w{self._rng.randrange(6)}", 9, version))
 
     async def change(self) -> None:
         """Update a widget."""
-        path = f"{widgets(self._version())}/w{self._chance.randrange(6)}"
-        await self.merge(path, {"spec": {"size": self._chance.randrange(100)}})
+        path = f"{widgets(self._version())}/w{self._rng.randrange(6)}"
+        await self.merge(path, {"spec": {"size": self._rng.randrange(100)}})
 
     async def delete(self) -> None:
         """Delete a widget."""
-        await self.request("DELETE", f"{widgets(self._version())}/w{self._chance.randrange(6)}")
+        await self.request("DELETE", f"{widgets(self._version())}/w{self._rng.randrange(6)}")
 
     async def change_storage_version(self) -> None:
         """Switch the storage version."""
@@ -81,18 +81,18 @@ class Owner(RandomUser):
 
     async def change_definition(self) -> None:
         """Change the definition without changing versions."""
-        await self.merge(DEFINITION, {"spec": {"names": {"shortNames": [f"wd{self._chance.randrange(9)}"]}}})
+        await self.merge(DEFINITION, {"spec": {"names": {"shortNames": [f"wd{self._rng.randrange(9)}"]}}})
 
     async def migrate(self) -> None:
         """Create a migration."""
-        await self.request("POST", MIGRATIONS, migration(f"m{self._chance.randrange(8)}"))
+        await self.request("POST", MIGRATIONS, migration(f"m{self._rng.randrange(8)}"))
 
     async def delete_migration(self) -> None:
         """Delete a migration."""
-        await self.request("DELETE", f"{MIGRATIONS}/m{self._chance.randrange(8)}")
+        await self.request("DELETE", f"{MIGRATIONS}/m{self._rng.randrange(8)}")
 
     def _version(self) -> str:
-        return self._chance.choice(("v1", "v2"))
+        return self._rng.choice(("v1", "v2"))
 
     def stored(self) -> set[str]:
         """The versions in which widgets are stored."""

@@ -50,11 +50,11 @@ class Servers(RandomUser):
         return [*often, *often, self.report_late, self.report_without_identity_lease, self.delete_or_reset, self.label]
 
     def _version(self) -> str:
-        return self._chance.choice(("v1", "v1", "v2"))
+        return self._rng.choice(("v1", "v1", "v2"))
 
     async def start_any(self) -> None:
         """Start a random server, its Lease first."""
-        await self.start(self._chance.choice(SERVERS))
+        await self.start(self._rng.choice(SERVERS))
 
     async def start(self, server: str) -> None:
         """Start this server."""
@@ -69,7 +69,7 @@ class Servers(RandomUser):
 
     async def stop_any(self) -> None:
         """Stop a random server: its Lease is deleted, its entries remain."""
-        await self.stop(self._chance.choice(SERVERS))
+        await self.stop(self._rng.choice(SERVERS))
 
     async def stop(self, server: str) -> None:
         """Stop this server."""
@@ -78,9 +78,9 @@ class Servers(RandomUser):
 
     async def restart_any(self) -> None:
         """Stop a server and start it soon after, possibly with another release."""
-        server = self._chance.choice(SERVERS)
+        server = self._rng.choice(SERVERS)
         await self.stop(server)
-        await asyncio.sleep(self._chance.choice((0.0, 0.005, 0.1, 1.0)))
+        await asyncio.sleep(self._rng.choice((0.0, 0.005, 0.1, 1.0)))
         await self.start(server)
 
     async def report_all(self) -> None:
@@ -91,26 +91,26 @@ class Servers(RandomUser):
 
     async def report_late(self) -> None:
         """The write of a server that arrives after it has stopped."""
-        await self.report(self._chance.choice(SERVERS), self._version())
+        await self.report(self._rng.choice(SERVERS), self._version())
 
     async def report_without_identity_lease(self) -> None:
         """Entries of a client with a Lease of another kind or none."""
         with contextlib.suppress(Conflict):
             await self.create_lease("x0", "another-apiserver")
-        await self.report(self._chance.choice(("x0", "x1")), self._version())
+        await self.report(self._rng.choice(("x0", "x1")), self._version())
 
     async def delete_or_reset(self) -> None:
         """Delete a StorageVersion, or its commonEncodingVersion."""
-        path = f"{VERSIONS}/{self._chance.choice(RESOURCES)}"
-        if self._chance.random() < 0.5:
+        path = f"{VERSIONS}/{self._rng.choice(RESOURCES)}"
+        if self._rng.random() < 0.5:
             await self.request("DELETE", path)
         else:
             await self.merge(f"{path}/status", {"status": {"commonEncodingVersion": None}})
 
     async def label(self) -> None:
         """Change a label."""
-        labels = {"seen": self._chance.choice(("yes", "no"))}
-        await self.merge(f"{VERSIONS}/{self._chance.choice(RESOURCES)}", {"metadata": {"labels": labels}})
+        labels = {"seen": self._rng.choice(("yes", "no"))}
+        await self.merge(f"{VERSIONS}/{self._rng.choice(RESOURCES)}", {"metadata": {"labels": labels}})
 
     async def report(self, server: str, version: str) -> None:
         """Write a server's entry for each resource, with retries on conflicts."""

@@ -58,7 +58,7 @@ class Owner(RandomUser):
 
     async def account(self) -> None:
         """Create an account with one of a few names, so that names are reused."""
-        listed = self._chance.choice(([], [{"name": "s0"}], [{"name": "s1"}, {"name": "s2"}]))
+        listed = self._rng.choice(([], [{"name": "s0"}], [{"name": "s1"}, {"name": "s2"}]))
         await self.request("POST", ACCOUNTS, {"metadata": {"name": self._name()}, "secrets": listed})
 
     async def secret(self) -> None:
@@ -66,16 +66,16 @@ class Owner(RandomUser):
         name = self._name()
         annotations = {ACCOUNT_NAME: name}
         obj = await self.get(f"{ACCOUNTS}/{name}")
-        if obj is not None and self._chance.random() < 0.3:
+        if obj is not None and self._rng.random() < 0.3:
             annotations[ACCOUNT_UID] = obj["metadata"]["uid"]
-        meta = {"name": f"s{self._chance.randrange(5)}", "annotations": annotations}
+        meta = {"name": f"s{self._rng.randrange(5)}", "annotations": annotations}
         await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE})
 
     async def delete_account(self) -> None:
         """Delete an account; sometimes recreate it immediately."""
         name = self._name()
         await self.request("DELETE", f"{ACCOUNTS}/{name}")
-        if self._chance.random() < 0.4:
+        if self._rng.random() < 0.4:
             await self.request("POST", ACCOUNTS, {"metadata": {"name": name}})
 
     async def delete_secret(self) -> None:
@@ -84,16 +84,16 @@ class Owner(RandomUser):
 
     async def remove_data(self) -> None:
         """Remove a key of a Secret's data."""
-        key = self._chance.choice(("token", "ca.crt", "namespace"))
+        key = self._rng.choice(("token", "ca.crt", "namespace"))
         await self._any(SECRETS, lambda path: self.merge(path, {"data": {key: None}}))
 
     async def create_bootstrap_token(self) -> None:
         """Create a bootstrap token, usually with an expiration."""
-        number = f"abcde{self._chance.randrange(4)}"
-        data = {"token-id": number, "token-secret": f"{self._chance.randrange(10**16):016}"}
-        data["usage-bootstrap-signing"] = self._chance.choice(("true", "true", "false"))
-        if self._chance.random() < 0.8:
-            ends = self._env.now() + datetime.timedelta(seconds=self._chance.choice((-5, 20, 60, 200)))
+        number = f"abcde{self._rng.randrange(4)}"
+        data = {"token-id": number, "token-secret": f"{self._rng.randrange(10**16):016}"}
+        data["usage-bootstrap-signing"] = self._rng.choice(("true", "true", "false"))
+        if self._rng.random() < 0.8:
+            ends = self._env.now() + datetime.timedelta(seconds=self._rng.choice((-5, 20, 60, 200)))
             data["expiration"] = format_time(ends)
         meta = {"name": f"bootstrap-token-{number}"}
         body = {"metadata": meta, "type": "bootstrap.kubernetes.io/token", "stringData": data}
@@ -101,11 +101,11 @@ class Owner(RandomUser):
 
     async def delete_bootstrap_token(self) -> None:
         """Delete a bootstrap token."""
-        await self.request("DELETE", f"{SYSTEM}/bootstrap-token-abcde{self._chance.randrange(4)}")
+        await self.request("DELETE", f"{SYSTEM}/bootstrap-token-abcde{self._rng.randrange(4)}")
 
     async def change_kubeconfig(self) -> None:
         """Change the kubeconfig in cluster-info, which is signed."""
-        text = f"payload {self._chance.randrange(1000)}"
+        text = f"payload {self._rng.randrange(1000)}"
         if await self.get(f"{INFO}/cluster-info") is None:
             await self.request("POST", INFO, {"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": text}})
         else:
@@ -117,12 +117,12 @@ class Owner(RandomUser):
             await self.merge(f"{SECRETS}/{item['metadata']['name']}", {"metadata": {"labels": {"seen": "yes"}}})
 
     def _name(self) -> str:
-        return f"bot{self._chance.randrange(3)}"
+        return f"bot{self._rng.randrange(3)}"
 
     async def _any(self, path: str, act: Callable[[str], Awaitable[Any]]) -> None:
         items = await self.items(path)
         if items:
-            await act(f"{path}/{self._chance.choice(items)['metadata']['name']}")
+            await act(f"{path}/{self._rng.choice(items)['metadata']['name']}")
 
 
 async def check(simulation: Simulation, user: Owner) -> None:

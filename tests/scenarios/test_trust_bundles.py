@@ -79,7 +79,7 @@ class Administrator(RandomUser):
 
     def _name(self) -> str:
         rights = [name_of(content) for content in dict.fromkeys(self._authorities.contents)]
-        return self._chance.choice([*OTHERS, *OF_SIGNER, *rights, name_of(self._authorities.contents[-1])])
+        return self._rng.choice([*OTHERS, *OF_SIGNER, *rights, name_of(self._authorities.contents[-1])])
 
     async def add(self) -> None:
         """Create a bundle of this signer, another one, or none, with any content."""
@@ -92,7 +92,7 @@ class Administrator(RandomUser):
         await self.request("POST", BUNDLES, {**head, "spec": {"signerName": signer, "trustBundle": content}})
 
     def _content(self) -> str:
-        return authority(self._chance.randrange(4))
+        return authority(self._rng.randrange(4))
 
     async def delete(self) -> None:
         """Delete a bundle."""
@@ -104,13 +104,13 @@ class Administrator(RandomUser):
 
     async def label(self) -> None:
         """Change a label of a bundle."""
-        labels = {"seen": self._chance.choice(("yes", "no"))}
+        labels = {"seen": self._rng.choice(("yes", "no"))}
         await self.merge(f"{BUNDLES}/{self._name()}", {"metadata": {"labels": labels}})
 
     async def rotate(self) -> None:
         """Rotate the CA, and restart the manager with current or stale lists."""
         self.restart_with_new_certificate(
-            self._content(), down=self._chance.choice((0.0, 2.0)), stale=self._chance.random() < 0.3
+            self._content(), down=self._rng.choice((0.0, 2.0)), stale=self._rng.random() < 0.3
         )
 
     def restart_with_new_certificate(self, content: str, *, down: float = 0.0, stale: bool = False) -> None:

@@ -98,10 +98,10 @@ class Owner(RandomUser):
         ]
 
     def _name(self) -> str:
-        return f"a{self._chance.randrange(6)}"
+        return f"a{self._rng.randrange(6)}"
 
     def _token(self) -> str:
-        return self._chance.choice((f"{self._name()}-token", f"{self._name()}-token", "a0-own"))
+        return self._rng.choice((f"{self._name()}-token", f"{self._name()}-token", "a0-own"))
 
     async def set_tracked_since(self, since: str) -> None:
         """Set the date since which token use is tracked."""
@@ -116,7 +116,7 @@ class Owner(RandomUser):
         """Create a token, usually with the account's uid."""
         annotations = {ACCOUNT_NAME: account}
         obj = await self.get(f"{ACCOUNTS}/{account}")
-        if obj is not None and self._chance.random() < 0.7:
+        if obj is not None and self._rng.random() < 0.7:
             annotations[ACCOUNT_UID] = obj["metadata"]["uid"]
         meta = {"name": name, "annotations": annotations}
         await self.request("POST", SECRETS, {"metadata": meta, "type": SECRET_TYPE, "stringData": {"token": "x"}})
@@ -141,13 +141,13 @@ class Owner(RandomUser):
         """Remove the mark of a token, and use it or not."""
         name = self._token()
         await self.merge(f"{SECRETS}/{name}", {"metadata": {"labels": {INVALID_SINCE: None}}})
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             await self.authenticate(name)
 
     async def create_pod(self, name: str = "") -> None:
         """Create a pod that uses a token."""
         token = name or self._token()
-        use: Doc = self._chance.choice(
+        use: Doc = self._rng.choice(
             (
                 {"volumes": [{"name": "v", "secret": {"secretName": token}}]},
                 {"imagePullSecrets": [{"name": token}]},
@@ -161,24 +161,24 @@ class Owner(RandomUser):
         """Delete a pod."""
         pods = await self.items(PODS)
         if pods:
-            path = f"{PODS}/{self._chance.choice(pods)['metadata']['name']}"
+            path = f"{PODS}/{self._rng.choice(pods)['metadata']['name']}"
             await self.request("DELETE", path, {"gracePeriodSeconds": 0})
 
     async def write_invalid_date(self) -> None:
         """Write an invalid last-used date."""
-        label = self._chance.choice((LAST_USED, INVALID_SINCE))
+        label = self._rng.choice((LAST_USED, INVALID_SINCE))
         await self.merge(f"{SECRETS}/{self._token()}", {"metadata": {"labels": {label: "soon"}}})
 
     async def change_secrets(self) -> None:
         """Set the account's secrets to its token, or to none."""
         name = self._name()
-        listed = self._chance.choice(([], [{"name": f"{name}-token"}]))
+        listed = self._rng.choice(([], [{"name": f"{name}-token"}]))
         await self.merge(f"{ACCOUNTS}/{name}", {"secrets": listed})
 
     async def recreate(self) -> None:
         """Recreate a token, or its account."""
         name = self._name()
-        if self._chance.random() < 0.7:
+        if self._rng.random() < 0.7:
             with contextlib.suppress(NotFound):
                 await self.request("DELETE", f"{SECRETS}/{name}-token")
             await self.secret(f"{name}-token", name)
@@ -189,11 +189,11 @@ class Owner(RandomUser):
     async def reset_tracking(self) -> None:
         """Set the date since which token use is tracked to an old, the current, or an invalid one."""
         today = self.env.now().date().isoformat()
-        await self.set_tracked_since(self._chance.choice((*["2000-01-01"] * 5, today, "soon")))
+        await self.set_tracked_since(self._rng.choice((*["2000-01-01"] * 5, today, "soon")))
 
     async def restart(self) -> None:
         """Restart the manager."""
-        self._simulation.kill(down=self._chance.choice((0.0, 60.0)), stale=self._chance.random() < 0.3)
+        self._simulation.kill(down=self._rng.choice((0.0, 60.0)), stale=self._rng.random() < 0.3)
 
     async def labels(self) -> dict[str, Doc]:
         """The labels of all existing tokens."""

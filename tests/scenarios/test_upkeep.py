@@ -47,55 +47,55 @@ class NamespaceAndRoleUser(PausingUser):
         ]
 
     def _namespace(self) -> str:
-        return f"{NAMESPACES}/{self._chance.choice(('default', 'n0', 'n1', 'n2'))}"
+        return f"{NAMESPACES}/{self._rng.choice(('default', 'n0', 'n1', 'n2'))}"
 
     async def create(self) -> None:
         """Create a namespace with one of a few names."""
-        await self.request("POST", NAMESPACES, {"metadata": {"name": f"n{self._chance.randrange(3)}"}})
+        await self.request("POST", NAMESPACES, {"metadata": {"name": f"n{self._rng.randrange(3)}"}})
 
     async def delete(self) -> None:
         """Delete a namespace; sometimes recreate it immediately."""
-        path = f"{NAMESPACES}/n{self._chance.randrange(3)}"
+        path = f"{NAMESPACES}/n{self._rng.randrange(3)}"
         await self.request("DELETE", path)
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             await asyncio.sleep(6.0)
             await self.request("POST", NAMESPACES, {"metadata": {"name": path.rpartition("/")[2]}})
 
     async def delete_dependent(self) -> None:
         """Delete a default ServiceAccount or a root CA ConfigMap."""
-        dependent = self._chance.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
+        dependent = self._rng.choice(("serviceaccounts/default", f"configmaps/{ROOT_CA_CONFIG_MAP}"))
         await self.request("DELETE", f"{self._namespace()}/{dependent}")
 
     async def change_bundle(self) -> None:
         """Change a root CA ConfigMap."""
         changes: list[Doc] = [{"data": {"ca.crt": "mine"}}, {"data": {"more": "x"}}, {"data": None}]
         changes.append({"metadata": {"annotations": None}})
-        await self.merge(f"{self._namespace()}/configmaps/{ROOT_CA_CONFIG_MAP}", self._chance.choice(changes))
+        await self.merge(f"{self._namespace()}/configmaps/{ROOT_CA_CONFIG_MAP}", self._rng.choice(changes))
 
     async def create_aggregated(self) -> None:
         """Create a role that others aggregate."""
-        metadata = {"name": f"part-{self._chance.randrange(4)}", "labels": {self._chance.choice(WHOLES): "yes"}}
-        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [self._chance.choice(("get", "list"))]}]
+        metadata = {"name": f"part-{self._rng.randrange(4)}", "labels": {self._rng.choice(WHOLES): "yes"}}
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": [self._rng.choice(("get", "list"))]}]
         await self.request("POST", ROLES, {"metadata": metadata, "rules": rules})
 
     async def relabel_aggregated(self) -> None:
         """Change which roles aggregate it."""
-        labels = {whole: self._chance.choice(("yes", None)) for whole in WHOLES}
-        await self.merge(f"{ROLES}/part-{self._chance.randrange(4)}", {"metadata": {"labels": labels}})
+        labels = {whole: self._rng.choice(("yes", None)) for whole in WHOLES}
+        await self.merge(f"{ROLES}/part-{self._rng.randrange(4)}", {"metadata": {"labels": labels}})
 
     async def delete_role(self) -> None:
         """Delete an aggregated or aggregating role."""
-        await self.request("DELETE", f"{ROLES}/{self._chance.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
+        await self.request("DELETE", f"{ROLES}/{self._rng.choice((*WHOLES, 'part-0', 'part-1', 'part-2'))}")
 
     async def create_aggregating(self) -> None:
         """Create a role with an aggregation rule."""
-        name = self._chance.choice(WHOLES)
+        name = self._rng.choice(WHOLES)
         picks = {"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]}
         await self.request("POST", ROLES, {"metadata": {"name": name}, "aggregationRule": picks})
 
     async def change_rules(self) -> None:
         """Change the rules of an aggregating role."""
-        await self.merge(f"{ROLES}/{self._chance.choice(WHOLES)}", {"rules": MANUAL_RULES})
+        await self.merge(f"{ROLES}/{self._rng.choice(WHOLES)}", {"rules": MANUAL_RULES})
 
 
 async def check(user: NamespaceAndRoleUser) -> None:
@@ -151,18 +151,18 @@ class Operator(PausingUser):
         ]
 
     def _name(self) -> str:
-        return f"m{self._chance.randrange(4)}"
+        return f"m{self._rng.randrange(4)}"
 
     async def create_node(self) -> None:
         """Create a node with a podCIDR of its own."""
         name = self._name()
-        cidr = f"10.120.{self._chance.randrange(1, 5)}{name[1:]}.0/24"
+        cidr = f"10.120.{self._rng.randrange(1, 5)}{name[1:]}.0/24"
         await self.request("POST", NODES, {"metadata": {"name": name}, "spec": {"podCIDR": cidr, "podCIDRs": [cidr]}})
 
     async def delete_node(self) -> None:
         """Delete a node; often recreate it with another podCIDR."""
         await self.request("DELETE", f"{NODES}/{self._name()}")
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             await self.create_node()
 
     async def delete_machine(self) -> None:

@@ -50,20 +50,20 @@ class Owner(RandomUser):
 
     async def claim(self) -> None:
         """Create a claim with one of a few names, so that names are reused."""
-        size, class_name = self._chance.choice((1, 2, 5)), self._chance.choice(("", "", "standard", "local"))
-        name = f"c{self._chance.randrange(5)}"
+        size, class_name = self._rng.choice((1, 2, 5)), self._rng.choice(("", "", "standard", "local"))
+        name = f"c{self._rng.randrange(5)}"
         await self.request("POST", CLAIMS, claim(name, size, class_name))
 
     async def volume(self) -> None:
         """Create a volume with random capacity and access modes."""
         self._made += 1
-        modes = self._chance.choice((["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
-        await self.request("POST", VOLUMES, volume(f"v{self._made}", self._chance.choice((1, 3, 5)), modes))
+        modes = self._rng.choice((["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"]))
+        await self.request("POST", VOLUMES, volume(f"v{self._made}", self._rng.choice((1, 3, 5)), modes))
 
     async def reserve(self) -> None:
         """Create a volume with a claimRef, possibly of an existing claim."""
         self._made += 1
-        reference = {"namespace": "default", "name": f"c{self._chance.randrange(5)}"}
+        reference = {"namespace": "default", "name": f"c{self._rng.randrange(5)}"}
         await self.request("POST", VOLUMES, volume(f"r{self._made}", 5, ["ReadWriteOnce"], claimRef=reference))
 
     async def delete_claim(self) -> None:
@@ -128,13 +128,13 @@ async def test_stateful_set_gets_its_volumes(simulation: Simulation, seed: int, 
     """Immediately, or by the node of the pod; recreated pods run where their volume is."""
     user = await prepare(simulation)
     await user.request("POST", SETS, web(class_name))
-    chance = simulation.env.stream("user")
+    rng = simulation.env.stream("user")
 
     async def run_actions() -> None:
         for _ in range(8):
-            await asyncio.sleep(chance.choice((0.5, 3.0, 10.0)))
+            await asyncio.sleep(rng.choice((0.5, 3.0, 10.0)))
             with contextlib.suppress(ApiError):
-                await user.request("DELETE", f"{PODS}/web-{chance.randrange(3)}")
+                await user.request("DELETE", f"{PODS}/web-{rng.randrange(3)}")
 
     plan = draw(simulation.env.stream("plan"), SECONDS, count=6, resources=RESOURCES, restarts=True)
     await asyncio.gather(simulation.follow(plan), run_actions())

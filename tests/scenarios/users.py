@@ -25,7 +25,7 @@ class RandomUser(User, ABC):
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation.user)
-        self._chance: random.Random = simulation.env.stream("user")
+        self._rng: random.Random = simulation.env.stream("user")
 
     @abstractmethod
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
@@ -35,22 +35,22 @@ class RandomUser(User, ABC):
         """Delete a random object of a collection."""
         items = await self.items(path)
         if items:
-            await self.request("DELETE", f"{path}/{self._chance.choice(items)['metadata']['name']}", body)
+            await self.request("DELETE", f"{path}/{self._rng.choice(items)['metadata']['name']}", body)
 
     async def run_actions(self, count: int) -> None:
         """Perform ``count`` actions."""
         for _ in range(count):
             with contextlib.suppress(ApiError):  # rejected, or another client was faster
-                await self._chance.choice(self.actions())()
-            await asyncio.sleep(self._chance.choice(self.PAUSES))
+                await self._rng.choice(self.actions())()
+            await asyncio.sleep(self._rng.choice(self.PAUSES))
 
 
 class ReplicaSetUser(User):
     """Changes one or two ReplicaSets and their pods."""
 
-    def __init__(self, client: Client, chance: random.Random) -> None:
+    def __init__(self, client: Client, rng: random.Random) -> None:
         super().__init__(client)
-        self._chance = chance
+        self._rng = rng
         self._orphans = 0
 
     def actions(self) -> list[Callable[[], Awaitable[None]]]:
@@ -75,32 +75,30 @@ class ReplicaSetUser(User):
     async def run_actions(self, seconds: float, count: int) -> None:
         """Perform ``count`` actions within about ``seconds``."""
         for _ in range(count):
-            await asyncio.sleep(
-                self._chance.choice((0.0, 0.01, 0.5, 2.0)) * 2 * seconds / count * self._chance.random()
-            )
+            await asyncio.sleep(self._rng.choice((0.0, 0.01, 0.5, 2.0)) * 2 * seconds / count * self._rng.random())
             try:
-                await self._chance.choice(self.actions())()
+                await self._rng.choice(self.actions())()
             except ApiError:
                 continue  # rejected, or deleted by another client
 
     async def _set(self) -> str:
         items = await self.items(SETS)
-        return self._chance.choice(items)["metadata"]["name"] if items else "web"
+        return self._rng.choice(items)["metadata"]["name"] if items else "web"
 
     async def _pod(self) -> Doc | None:
         items = await self.items(f"{NAMESPACE}/pods")
-        return self._chance.choice(items) if items else None
+        return self._rng.choice(items) if items else None
 
     async def scale(self) -> None:
         """Scale a ReplicaSet up or down."""
-        replicas = self._chance.choice((0, 1, 2, 3, 5, 8, 12))
+        replicas = self._rng.choice((0, 1, 2, 3, 5, 8, 12))
         await self.merge(f"{SETS}/{await self._set()}", {"spec": {"replicas": replicas}})
 
     async def delete_pod(self) -> None:
         """Delete a pod, with or without a grace period."""
         pod = await self._pod()
         if pod is not None:
-            grace = self._chance.choice((None, None, 0, 5))
+            grace = self._rng.choice((None, None, 0, 5))
             body = None if grace is None else {"gracePeriodSeconds": grace}
             await self.request("DELETE", f"{NAMESPACE}/pods/{pod['metadata']['name']}", body)
 
@@ -133,13 +131,13 @@ class ReplicaSetUser(User):
 
     async def change_template(self) -> None:
         """Change the image in the pod template."""
-        image = f"pause:{self._chance.randrange(9)}"
+        image = f"pause:{self._rng.randrange(9)}"
         template = {"spec": {"containers": [{"name": "main", "image": image}]}}
         await self.merge(f"{SETS}/{await self._set()}", {"spec": {"template": template}})
 
     async def change_min_ready(self) -> None:
         """Change minReadySeconds."""
-        await self.merge(f"{SETS}/{await self._set()}", {"spec": {"minReadySeconds": self._chance.choice((0, 3, 20))}})
+        await self.merge(f"{SETS}/{await self._set()}", {"spec": {"minReadySeconds": self._rng.choice((0, 3, 20))}})
 
     async def fail_pod(self) -> None:
         """Set a pod to Failed, as after an eviction by the kubelet."""
@@ -151,9 +149,9 @@ class ReplicaSetUser(User):
     async def recreate(self) -> None:
         """Delete a ReplicaSet with a random propagation policy, and recreate it."""
         name = await self._set()
-        policy = self._chance.choice(("Background", "Foreground", "Orphan"))
+        policy = self._rng.choice(("Background", "Foreground", "Orphan"))
         await self.request("DELETE", f"{SETS}/{name}", {"propagationPolicy": policy})
-        await asyncio.sleep(self._chance.choice((0.0, 0.05, 3.0)))
+        await asyncio.sleep(self._rng.choice((0.0, 0.05, 3.0)))
         await self.create(name)
 
     async def create_overlapping(self) -> None:
@@ -163,7 +161,7 @@ class ReplicaSetUser(User):
     async def create(self, name: str) -> None:
         """Create a ReplicaSet."""
         labels = {"app": "web", "track": name}
-        await self.request("POST", SETS, replica_set(name, self._chance.choice((1, 3, 7)), labels))
+        await self.request("POST", SETS, replica_set(name, self._rng.choice((1, 3, 7)), labels))
 
 
 def user_of(simulation: Simulation) -> ReplicaSetUser:

@@ -27,9 +27,9 @@ APPS = ("web", "db", "mq")
 class Chaos:
     """Makes random changes to one cluster."""
 
-    def __init__(self, w: World, chance: random.Random) -> None:
+    def __init__(self, w: World, rng: random.Random) -> None:
         self.w = w
-        self.chance = chance
+        self.rng = rng
         self.nodes: list[str] = []
         self.pods: list[str] = []
         self.count = 0
@@ -40,26 +40,26 @@ class Chaos:
         return kind[-1]
 
     def pod(self, name: str) -> Awaitable[Any]:
-        app, other = self.chance.choice(APPS), self.chance.choice(APPS)
-        zone, rack = self.chance.choice((ZONE, "rack")), self.chance.choice("ab")
+        app, other = self.rng.choice(APPS), self.rng.choice(APPS)
+        zone, rack = self.rng.choice((ZONE, "rack")), self.rng.choice("ab")
         parts: list[dict[str, Any]] = [
             {"topologySpreadConstraints": [spread(zone, app=app, nodeTaintsPolicy="Honor")]},
             {"topologySpreadConstraints": [spread(zone, app=app, minDomains=2)]},
-            {"affinity": anti_affinity(term(self.chance.choice((ZONE, HOSTNAME)), app=other))},
+            {"affinity": anti_affinity(term(self.rng.choice((ZONE, HOSTNAME)), app=other))},
             {"affinity": affinity(term(zone, app=other))},
             {"nodeSelector": {"rack": rack}},
             {"tolerations": [{"key": "k", "operator": "Exists"}]},
-            {"priorityClassName": self.chance.choice(("high", "middle", "polite"))},
+            {"priorityClassName": self.rng.choice(("high", "middle", "polite"))},
             {},
             {},
         ]
-        cpu = self.chance.choice(("", "1", "2", "3"))
-        return self.w.create_pod(name, cpu=cpu, metadata={"labels": {"app": app}}, **self.chance.choice(parts))
+        cpu = self.rng.choice(("", "1", "2", "3"))
+        return self.w.create_pod(name, cpu=cpu, metadata={"labels": {"app": app}}, **self.rng.choice(parts))
 
     async def node(self) -> None:
         name = self.new_name(self.nodes)
         await self.w.create_node(name, cpu="4")
-        labels = {HOSTNAME: name, ZONE: self.chance.choice("xyz"), "rack": self.chance.choice("ab")}
+        labels = {HOSTNAME: name, ZONE: self.rng.choice("xyz"), "rack": self.rng.choice("ab")}
         await self.change_node(name, {"metadata": {"labels": labels}})
 
     async def change_node(self, name: str, change: dict[str, Any]) -> None:
@@ -69,29 +69,29 @@ class Chaos:
         await self.w.client.patch(PODS.raw, name, merge_patch(change), "default", subresource=subresource)
 
     async def step(self) -> None:
-        chance, nodes, pods = self.chance, self.nodes, self.pods
-        drawn = chance.randrange(20)
+        rng, nodes, pods = self.rng, self.nodes, self.pods
+        drawn = rng.randrange(20)
         if drawn < 2 and len(nodes) < 6:
             await self.node()
         elif drawn < 10:
             await self.pod(self.new_name(pods))
         elif drawn < 12 and nodes:
-            label = {chance.choice((ZONE, "rack")): chance.choice(("x", "y", "a", "b", None))}
-            await self.change_node(chance.choice(nodes), {"metadata": {"labels": label}})
+            label = {rng.choice((ZONE, "rack")): rng.choice(("x", "y", "a", "b", None))}
+            await self.change_node(rng.choice(nodes), {"metadata": {"labels": label}})
         elif drawn < 13 and nodes:
-            taints = chance.choice((None, [{"key": "k", "effect": "NoSchedule"}]))
-            spec = {"unschedulable": chance.choice((True, None)), "taints": taints}
-            await self.change_node(chance.choice(nodes), {"spec": spec})
+            taints = rng.choice((None, [{"key": "k", "effect": "NoSchedule"}]))
+            spec = {"unschedulable": rng.choice((True, None)), "taints": taints}
+            await self.change_node(rng.choice(nodes), {"spec": spec})
         elif drawn < 14 and nodes:
-            await self.w.client.delete(NODES, nodes.pop(chance.randrange(len(nodes))))
+            await self.w.client.delete(NODES, nodes.pop(rng.randrange(len(nodes))))
         elif drawn < 16 and pods:
-            await self.w.delete(pods.pop(chance.randrange(len(pods))), grace=0)
+            await self.w.delete(pods.pop(rng.randrange(len(pods))), grace=0)
         elif drawn < 17 and pods:
-            await self.change_pod(chance.choice(pods), {"status": {"phase": "Succeeded"}}, "status")
+            await self.change_pod(rng.choice(pods), {"status": {"phase": "Succeeded"}}, "status")
         elif drawn < 18 and pods:
-            await self.change_pod(chance.choice(pods), {"metadata": {"labels": {"app": chance.choice(APPS)}}})
+            await self.change_pod(rng.choice(pods), {"metadata": {"labels": {"app": rng.choice(APPS)}}})
         elif drawn < 19 and pods:
-            name = chance.choice(pods)
+            name = rng.choice(pods)
             await self.w.delete(name, grace=0)
             await self.pod(name)
         else:
@@ -109,7 +109,7 @@ async def wait_until_idle(w: World) -> None:
 
 @pytest.mark.parametrize("seed", [*range(8), 142, 148, 260, 274])
 async def test_no_pod_that_fits_a_node_stays_pending(env: Env, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     async with world(env) as w:
         await create_priority_classes(w)
         client = Client(w.scheduler_faults, env)
@@ -117,17 +117,17 @@ async def test_no_pod_that_fits_a_node_stays_pending(env: Env, seed: int) -> Non
         scheduler = Scheduler(env, client=client, informers=informers)
         informers.start(w.group)
         w.group.start(scheduler.run(), name="scheduler")
-        if chance.random() < 0.5:
+        if rng.random() < 0.5:
             w.scheduler_faults.add(Rule(delay(0.0, 1.5), verb="watch"))
-        if chance.random() < 0.3:
+        if rng.random() < 0.3:
             w.scheduler_faults.add(Rule(lose_answer(), resource="pods", subresource="binding", probability=0.2))
-        chaos = Chaos(w, chance)
-        for _ in range(chance.randrange(30, 80)):
+        chaos = Chaos(w, rng)
+        for _ in range(rng.randrange(30, 80)):
             try:
                 await chaos.step()
             except ApiError:
                 pass  # the object does not exist any more, or the change is invalid
-            await asyncio.sleep(chance.choice((0.0, 0.0, 0.3, 3.0)))
+            await asyncio.sleep(rng.choice((0.0, 0.0, 0.3, 3.0)))
         w.scheduler_faults.clear()
         await wait_until_idle(w)
         pods = (await w.client.list(PODS, "default")).items

@@ -168,12 +168,12 @@ async def test_killed_members_lose_no_writes_or_events(
                 await asyncio.sleep(0.05)
 
     async def kill() -> None:
-        chance = random.Random(11)
+        rng = random.Random(11)
         while time.monotonic() < end - 5:
-            await asyncio.sleep(chance.uniform(0.5, 2))
-            number = chance.randrange(3)
+            await asyncio.sleep(rng.uniform(0.5, 2))
+            number = rng.randrange(3)
             await asyncio.to_thread(members.kill, number)
-            await asyncio.sleep(chance.uniform(0.2, 1))
+            await asyncio.sleep(rng.uniform(0.2, 1))
             members.start(number)
             await asyncio.sleep(1.5)
 

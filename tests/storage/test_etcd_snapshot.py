@@ -244,18 +244,18 @@ def test_memory_is_bounded(tmp_path: Path, bounds: dict[str, int], reason: str) 
 
 
 def test_any_corruption_gives_keys_or_an_error(tmp_path: Path) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     whole = Bolt(page_size=1024).with_keys(PAIRS, per_leaf=2).content()
     refused = 0
     began = time.process_time()
     for _ in range(400):
         content = bytearray(whole)
-        for _ in range(chance.randint(1, 3)):
+        for _ in range(rng.randint(1, 3)):
             content[
-                chance.randrange(len(content))
-                if chance.random() < 0.3
-                else chance.randrange(0, 40) + 1024 * chance.randrange(len(content) // 1024)
-            ] = chance.randrange(256)
+                rng.randrange(len(content))
+                if rng.random() < 0.3
+                else rng.randrange(0, 40) + 1024 * rng.randrange(len(content) // 1024)
+            ] = rng.randrange(256)
         path = etcd_snapshots.write(tmp_path / "db", bytes(content))
         try:
             read_keyspace(path, b"/registry/")

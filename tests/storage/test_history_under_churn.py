@@ -90,11 +90,11 @@ def check_file(store: Store) -> None:
     assert size <= sum(len(record.value) for record in records) + RETENTION.total_bytes + (_PRUNE_AT + 2 * 50) * 3000
 
 
-def check_states(store: Store, recorder: Recorder, chance: random.Random, count: int) -> int:
+def check_states(store: Store, recorder: Recorder, rng: random.Random, count: int) -> int:
     """Compare that many random revisions; how many states of resources that were."""
     kept = 0
     oldest = min(store.history_floor(prefix) for prefix in KEYS)
-    for revision in chance.choices([state for state in recorder.states if state >= oldest], k=count):
+    for revision in rng.choices([state for state in recorder.states if state >= oldest], k=count):
         for prefix in KEYS:
             expected = {key: value for key, value in recorder.states[revision].items() if key.startswith(prefix)}
             if revision < store.history_floor(prefix):
@@ -117,13 +117,13 @@ def stamp(staged: Staged) -> None:
         staged.change.origin = ORIGIN
 
 
-async def write_some(store: Store, chance: random.Random) -> None:
+async def write_some(store: Store, rng: random.Random) -> None:
     """One commit of one write, or of a burst."""
     last = None
-    for _ in range(chance.choices((1, 2, 50), (80, 18, 2))[0]):
-        (keys,) = chance.choices(list(KEYS.values()), SHARES)
-        key = chance.choice(keys)
-        if store.staged(key) is not None and chance.random() < 0.2:
+    for _ in range(rng.choices((1, 2, 50), (80, 18, 2))[0]):
+        (keys,) = rng.choices(list(KEYS.values()), SHARES)
+        key = rng.choice(keys)
+        if store.staged(key) is not None and rng.random() < 0.2:
             last = store.stage(key, None, last=lambda revision: b"last of %d" % revision)
         else:
             size = 3000 if key.startswith("/pods/") else 500 if key.startswith("/nodes/") else 10
@@ -143,15 +143,15 @@ def new_store(env: Env, kind: str, directory: Path) -> Store:
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_an_hour_of_churn(env: Env, kind: str, tmp_path: Path, seed: int) -> None:
     """On a disk the process ends three times in that hour, at least."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     store = new_store(env, kind, tmp_path)
     recorder = Recorder(store.watch("", store.revision, capacity=100_000))
     begin = env.monotonic()
     restarts = [begin + HOUR * part / 4 for part in (1, 2, 3)] if kind == "sqlite" else []
     largest, kept, step = 0, 0, 0
     while env.monotonic() - begin < HOUR:
-        await asyncio.sleep(chance.choice((0.01, 0.2, 1.0, 5.0)))
-        await write_some(store, chance)
+        await asyncio.sleep(rng.choice((0.01, 0.2, 1.0, 5.0)))
+        await write_some(store, rng)
         recorder.follow(env.monotonic())
         step += 1
         if step % 10 == 0:
@@ -162,17 +162,17 @@ async def test_an_hour_of_churn(env: Env, kind: str, tmp_path: Path, seed: int) 
         if restarts and env.monotonic() > restarts[0]:
             restarts.pop(0)
             await store.close()
-            await asyncio.sleep(chance.choice((0.0, 30.0, 300.0)))
+            await asyncio.sleep(rng.choice((0.0, 30.0, 300.0)))
             store = new_store(env, kind, tmp_path)
             recorder.moved(store.watch("", store.revision, capacity=100_000))
             check_bounds(store, recorder, env.monotonic())
-            kept += check_states(store, recorder, chance, 20)
-    kept += check_states(store, recorder, chance, 100)
+            kept += check_states(store, recorder, rng, 20)
+    kept += check_states(store, recorder, rng, 100)
     await store.close()
     if kind == "sqlite":
         store = new_store(env, kind, tmp_path)
         check_bounds(store, recorder, env.monotonic())
-        kept += check_states(store, recorder, chance, 100)
+        kept += check_states(store, recorder, rng, 100)
         await store.close()
         assert largest < 6_000_000
     assert store.revision > 3000

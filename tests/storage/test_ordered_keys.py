@@ -32,8 +32,8 @@ def test_ranges_and_counts_agree_with_a_sorted_list(
 
 
 def test_runs_are_split_and_merged() -> None:
-    chance = random.Random(1)
-    names = [f"{chance.getrandbits(40):010x}" for _ in range(10 * RUN)]
+    rng = random.Random(1)
+    names = [f"{rng.getrandbits(40):010x}" for _ in range(10 * RUN)]
     keys = OrderedKeys()
     for name in names:
         keys.add(name)
@@ -43,7 +43,7 @@ def test_runs_are_split_and_merged() -> None:
     for low in range(0, len(ordered), 997):
         assert keys.range(ordered[low], None, 5) == ordered[low + 1 : low + 6]
         assert keys.count(ordered[low], ordered[-1]) == max(0, len(ordered) - low - 2)
-    chance.shuffle(names)
+    rng.shuffle(names)
     for name in names[50:]:
         keys.remove(name)
     assert list(keys) == sorted(names[:50])

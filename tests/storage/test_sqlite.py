@@ -218,9 +218,9 @@ async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path:
     state: dict[str, int] = {}
     states = {1: state}
     revision = 1
-    chance = random.Random(9)
+    rng = random.Random(9)
     for _ in range(40 if soak else 4):
-        acknowledged = kill_writer(tmp_path, revision, after=chance.randrange(50, 400))
+        acknowledged = kill_writer(tmp_path, revision, after=rng.randrange(50, 400))
         stored, records = await content(env, tmp_path / "data")
         assert stored >= acknowledged
         for line in (tmp_path / "staged").read_text().splitlines():
@@ -232,7 +232,7 @@ async def test_kill_9_under_load_loses_no_acknowledged_write(env: Env, tmp_path:
                 states[int(number)] = state
         assert {record.key: record.revision for record in records} == state
         async with opened(env, tmp_path / "data") as store:
-            for then in chance.sample(sorted(states), 50):
+            for then in rng.sample(sorted(states), 50):
                 page = store.list("", revision=then)
                 assert {record.key: record.revision for record in page.records} == states[then]
         assert all(record.value == b"%d " % record.revision * 300 for record in records)
@@ -244,13 +244,13 @@ async def test_truncated_wal_opens_to_a_prefix(env: Env, tmp_path: Path, soak: b
     whole = tmp_path / "whole"
     run_child(FILL, whole)
     data = (whole / (FILE_NAME + "-wal")).read_bytes()
-    chance = random.Random(3)
+    rng = random.Random(3)
     observed = set()
     for number in range(400 if soak else 25):
         cut = tmp_path / f"cut-{number}"
         cut.mkdir()
         (cut / FILE_NAME).write_bytes((whole / FILE_NAME).read_bytes())
-        (cut / (FILE_NAME + "-wal")).write_bytes(data[: chance.randrange(len(data) + 1)])
+        (cut / (FILE_NAME + "-wal")).write_bytes(data[: rng.randrange(len(data) + 1)])
         revision, records = await content(env, cut)
         observed.add(revision)
         assert {record.key: record.revision for record in records} == filled_at(revision)
@@ -317,11 +317,11 @@ async def test_any_flipped_byte_is_rejected_or_harmless(env: Env, tmp_path: Path
     path = tmp_path / FILE_NAME
     whole = await content(env, tmp_path)
     good = path.read_bytes()
-    chance = random.Random(5)
+    rng = random.Random(5)
     refused = 0
     for _ in range(150):
-        offset = chance.randrange(len(good))
-        path.write_bytes(good[:offset] + bytes([good[offset] ^ (1 << chance.randrange(8))]) + good[offset + 1 :])
+        offset = rng.randrange(len(good))
+        path.write_bytes(good[:offset] + bytes([good[offset] ^ (1 << rng.randrange(8))]) + good[offset + 1 :])
         try:
             assert await content(env, tmp_path) == whole
         except DataDirectoryError:

@@ -97,7 +97,7 @@ class _TTLCache(Generic[V]):
 
 async def _with_retries(env: Env, request: Callable[[], Awaitable[V]]) -> V:
     """The result; temporary errors are retried, up to five attempts with exponential backoff."""
-    chance, pause = env.stream("delegation"), _FIRST_PAUSE_SECONDS
+    rng, pause = env.stream("delegation"), _FIRST_PAUSE_SECONDS
     for attempt in range(_TRIES):
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
@@ -105,7 +105,7 @@ async def _with_retries(env: Env, request: Callable[[], Awaitable[V]]) -> V:
         except (ApiError, ConnectionError, TimeoutError) as error:
             if attempt == _TRIES - 1 or not isinstance(error, _RETRIABLE):
                 raise ReviewFailed(str(error) or type(error).__name__) from error
-        await asyncio.sleep(pause * (1 + chance.random() * _JITTER))
+        await asyncio.sleep(pause * (1 + rng.random() * _JITTER))
         pause *= _GROWTH
     raise AssertionError("the last try returns or raises")
 

@@ -7,10 +7,10 @@ constructor; the real one uses the operating system, the simulated one is determ
 from pilothouse.env.lazy import lazy_exports
 
 with lazy_exports():
-    from pilothouse.env.chance import Chance
     from pilothouse.env.clock import Clock, SystemClock
     from pilothouse.env.environment import Env
     from pilothouse.env.logging import Log
+    from pilothouse.env.random_streams import RandomStreams
     from pilothouse.env.tasks import TaskGroup
 
-__all__ = ["Chance", "Clock", "Env", "Log", "SystemClock", "TaskGroup"]
+__all__ = ["Clock", "Env", "Log", "RandomStreams", "SystemClock", "TaskGroup"]

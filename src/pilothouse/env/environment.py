@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from pilothouse.env.chance import Chance
 from pilothouse.env.clock import Clock, SystemClock
+from pilothouse.env.random_streams import RandomStreams
 
 
 def _is_coarse(loop: asyncio.AbstractEventLoop) -> bool:
@@ -34,7 +34,7 @@ class Env(msgspec.Struct, frozen=True):
     """Wall clock, loop time and randomness of one process. ``Env()`` is the real one."""
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
-    chance: Chance = msgspec.field(default_factory=Chance)
+    random_streams: RandomStreams = msgspec.field(default_factory=RandomStreams)
     zone: datetime.tzinfo = datetime.UTC
     """The local time zone, for the few times that depend on it. Programs pass ``local_zone()``."""
     loop_time: Callable[[], float] | None = None
@@ -78,13 +78,13 @@ class Env(msgspec.Struct, frozen=True):
         return time.monotonic() if _is_coarse(loop) else loop.time()
 
     def stream(self, name: str) -> random.Random:
-        """The random stream of that name (see ``Chance.stream``)."""
-        return self.chance.stream(name)
+        """The random stream of that name (see ``RandomStreams.stream``)."""
+        return self.random_streams.stream(name)
 
     def uid(self) -> str:
         """A new uid."""
-        return self.chance.uid()
+        return self.random_streams.uid()
 
     def name_suffix(self) -> str:
         """Five random characters for a generated name."""
-        return self.chance.name_suffix()
+        return self.random_streams.name_suffix()

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pilothouse.env.chance import Chance
 from pilothouse.env.clock import LoopClock
 from pilothouse.env.environment import Env
 from pilothouse.env.memory import collecting_rarely, end_startup
+from pilothouse.env.random_streams import RandomStreams
 
 T = TypeVar("T")
 
@@ -407,7 +407,7 @@ def run(
     clock = loop.clock = VirtualClock(loop, start)
     env = Env(
         clock=clock,
-        chance=Chance(seed),
+        random_streams=RandomStreams(seed),
         loop_time=loop.time,
         is_alone=loop.is_alone,
         is_reading_alone=loop.is_reading_alone,

@@ -184,7 +184,7 @@ class LeaderElector:
         self._on_new_leader = on_new_leader
         self._on_lost = on_lost
         self._labels = dict(labels or {})
-        self._chance = env.stream("election")
+        self._rng = env.stream("election")
         self._log = Log("leaderelection")
         self._lock = f"{namespace}/{name}"
         self._cached: bytes = b""
@@ -314,7 +314,7 @@ class LeaderElector:
         self._log.info("Attempting to acquire leader lease...", lock=self._lock)
         while not await self._try_acquire_or_renew():
             self._log.info("Failed to acquire lease", v=4, lock=self._lock)
-            await asyncio.sleep(self._period * (1.0 + self._chance.random() * JITTER))
+            await asyncio.sleep(self._period * (1.0 + self._rng.random() * JITTER))
         self._log.info("Successfully acquired lease", lock=self._lock)
 
     async def _renew(self) -> None:

@@ -201,7 +201,7 @@ class EventNames:
             int(at.timestamp()) * 1_000_000_000 + at.microsecond * 1000 + self._env.stream("event-name").randrange(1000)
         )
         self._last = max(nanoseconds, self._last + 1)
-        while not self._env.chance.claim(name := f"{object_name}.{self._last:x}", at):
+        while not self._env.random_streams.claim(name := f"{object_name}.{self._last:x}", at):
             self._last += 1
         return name if not dns_subdomain_errors(name) else self._env.uid()
 

@@ -191,7 +191,7 @@ class Reflector(Generic[T]):
         if min_watch_timeout_seconds > low:
             low, high = min_watch_timeout_seconds, 2 * min_watch_timeout_seconds
         self._timeouts = (low, high)
-        self._chance = env.stream("reflector")
+        self._rng = env.stream("reflector")
         self._backoff = Backoff(env, "reflector-backoff")
         self._log = Log("reflector")
         self._type = kind.group_resource
@@ -472,7 +472,7 @@ class Reflector(Generic[T]):
             resource_version=resource_version,
             allow_bookmarks=True,
             send_initial_events=send_initial_events,
-            timeout_seconds=int(low + self._chance.random() * (high - low)),
+            timeout_seconds=int(low + self._rng.random() * (high - low)),
             keep_raw=self._keep_raw,
             on_undecodable=self._on_undecodable,
             **self._where,

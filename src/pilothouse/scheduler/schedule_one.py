@@ -67,14 +67,14 @@ class SchedulingAlgorithm:
         self,
         framework: Framework,
         default_selector: DefaultSelector,
-        chance: random.Random,
+        rng: random.Random,
         metrics: SchedulerMetrics | None = None,
     ) -> None:
         self._metrics = metrics or SchedulerMetrics(Registry(), "")
         self._framework = framework
         self._cache = framework.cache
         self._default_selector = default_selector
-        self._random = chance
+        self._random = rng
         self._filter_results = FilterResultsCache(framework.cache)
         self.next_start_node_index = 0
 

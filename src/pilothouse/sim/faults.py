@@ -222,13 +222,13 @@ class FaultPlan(msgspec.Struct, frozen=True):
 
 
 def draw(
-    chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], restarts: bool = True
+    rng: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], restarts: bool = True
 ) -> FaultPlan:
     """Draw a plan with ``count`` faults within ``seconds``, for these resources. The same random stream gives the same
     plan."""
     faults: list[Fault] = []
-    for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count)):
-        resource = chance.choice((*resources, ""))
+    for at in sorted(round(rng.uniform(0, seconds), 3) for _ in range(count)):
+        resource = rng.choice((*resources, ""))
         kinds = [
             "drop",
             "drop",
@@ -243,98 +243,98 @@ def draw(
             "clock",
             "compact",
         ]
-        match chance.choice(kinds + ["crash"] * (4 if restarts else 0)):
+        match rng.choice(kinds + ["crash"] * (4 if restarts else 0)):
             case "drop":
-                faults.append(DropWatches(at=at, resource=resource, failure=chance.choice(("ended", "lost", "gone"))))
+                faults.append(DropWatches(at=at, resource=resource, failure=rng.choice(("ended", "lost", "gone"))))
             case "slow":
-                longest = chance.choice((0.05, 0.5, 5.0))
-                faults.append(SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(chance)))
+                longest = rng.choice((0.05, 0.5, 5.0))
+                faults.append(SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(rng)))
             case "hold":
-                faults.append(HoldWatches(at=at, resource=resource, seconds=_duration(chance)))
+                faults.append(HoldWatches(at=at, resource=resource, seconds=_duration(rng)))
             case "write":
-                failure = chance.choice(WRITE_FAILURES)
-                probability = chance.choice((0.1, 0.5, 1.0))
+                failure = rng.choice(WRITE_FAILURES)
+                probability = rng.choice((0.1, 0.5, 1.0))
                 faults.append(
                     FailWrites(
-                        at=at, failure=failure, resource=resource, probability=probability, seconds=_duration(chance)
+                        at=at, failure=failure, resource=resource, probability=probability, seconds=_duration(rng)
                     )
                 )
             case "read":
-                read = chance.choice(READ_FAILURES)
+                read = rng.choice(READ_FAILURES)
                 faults.append(
                     FailReads(
                         at=at,
                         failure=read,
-                        probability=chance.choice((0.1, 0.5, 1.0)),
-                        seconds=_duration(chance),
+                        probability=rng.choice((0.1, 0.5, 1.0)),
+                        seconds=_duration(rng),
                     )
                 )
             case "slow requests":
-                longest = chance.choice((0.02, 0.5, 3.0))
-                faults.append(SlowRequests(at=at, longest=longest, seconds=_duration(chance)))
+                longest = rng.choice((0.02, 0.5, 3.0))
+                faults.append(SlowRequests(at=at, longest=longest, seconds=_duration(rng)))
             case "lag":
-                faults.append(Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_duration(chance)))
+                faults.append(Lag(at=at, lag=rng.choice((0.1, 2.0, 20.0, None)), seconds=_duration(rng)))
             case "move":
-                faults.append(Move(at=at, behind=chance.random() < 0.7))
+                faults.append(Move(at=at, behind=rng.random() < 0.7))
             case "clock":
-                jump = chance.choice((-86400.0, -60.0, -1.5, 1.5, 60.0, 86400.0))
+                jump = rng.choice((-86400.0, -60.0, -1.5, 1.5, 60.0, 86400.0))
                 faults.append(JumpClock(at=at, seconds=jump))
             case "compact":
                 faults.append(Compact(at=at))
             case _:
-                faults.append(_crash(chance, at, (0.0, 0.5, 5.0)))
+                faults.append(_crash(rng, at, (0.0, 0.5, 5.0)))
     return FaultPlan(tuple(faults))
 
 
-def _crash(chance: random.Random, at: float, down: tuple[float, ...]) -> Crash:
+def _crash(rng: random.Random, at: float, down: tuple[float, ...]) -> Crash:
     return Crash(
         at=at,
-        nth=chance.choice((1, 1, 2, 3, 5, 8)),
-        when=chance.choice(("before", "after")),
-        down=chance.choice(down),
-        stale=chance.random() < 0.5,
+        nth=rng.choice((1, 1, 2, 3, 5, 8)),
+        when=rng.choice(("before", "after")),
+        down=rng.choice(down),
+        stale=rng.random() < 0.5,
     )
 
 
 def draw_for_program(
-    chance: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], webhooks: bool = False
+    rng: random.Random, seconds: float, *, count: int, resources: tuple[str, ...], webhooks: bool = False
 ) -> FaultPlan:
     """As ``draw``, for a program that is not the manager: single writes fail instead of a share of them, a second
     process runs for some time, and the clock does not jump. ``webhooks``: calls of the program's webhooks fail, too."""
     faults = [
-        _drawn_for_program(chance, at, chance.choice((*resources, "")), webhooks=webhooks)
-        for at in sorted(round(chance.uniform(0, seconds), 3) for _ in range(count))
+        _drawn_for_program(rng, at, rng.choice((*resources, "")), webhooks=webhooks)
+        for at in sorted(round(rng.uniform(0, seconds), 3) for _ in range(count))
     ]
     return FaultPlan(tuple(faults))
 
 
-def _drawn_for_program(chance: random.Random, at: float, resource: str, *, webhooks: bool) -> Fault:
+def _drawn_for_program(rng: random.Random, at: float, resource: str, *, webhooks: bool) -> Fault:
     kinds = ("write",) * 4 + ("crash",) * 4 + ("second", "drop", "slow", "hold", "read", "lag", "move")
-    match chance.choice((*kinds, "webhook", "webhook", "webhook", "slow webhooks") if webhooks else kinds):
+    match rng.choice((*kinds, "webhook", "webhook", "webhook", "slow webhooks") if webhooks else kinds):
         case "write":
-            nth = chance.choice((1, 1, 2, 3))
-            return FailWrite(at=at, failure=chance.choice(WRITE_FAILURES), resource=resource, nth=nth)
+            nth = rng.choice((1, 1, 2, 3))
+            return FailWrite(at=at, failure=rng.choice(WRITE_FAILURES), resource=resource, nth=nth)
         case "crash":
-            return _crash(chance, at, (0.5, 30.0))
+            return _crash(rng, at, (0.5, 30.0))
         case "webhook":
-            return FailWebhook(at=at, failure=chance.choice(WEBHOOK_FAILURES), nth=chance.choice((1, 1, 2, 3)))
+            return FailWebhook(at=at, failure=rng.choice(WEBHOOK_FAILURES), nth=rng.choice((1, 1, 2, 3)))
         case "slow webhooks":
-            return SlowWebhooks(at=at, longest=chance.choice((0.5, 5.0, 40.0)), seconds=_duration(chance))
+            return SlowWebhooks(at=at, longest=rng.choice((0.5, 5.0, 40.0)), seconds=_duration(rng))
         case "second":
-            return SecondProcess(at=at, seconds=_duration(chance))
+            return SecondProcess(at=at, seconds=_duration(rng))
         case "drop":
-            return DropWatches(at=at, resource=resource, failure=chance.choice(("ended", "lost", "gone")))
+            return DropWatches(at=at, resource=resource, failure=rng.choice(("ended", "lost", "gone")))
         case "slow":
-            longest = chance.choice((0.05, 0.5, 5.0))
-            return SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(chance))
+            longest = rng.choice((0.05, 0.5, 5.0))
+            return SlowWatches(at=at, resource=resource, longest=longest, seconds=_duration(rng))
         case "hold":
-            return HoldWatches(at=at, resource=resource, seconds=_duration(chance))
+            return HoldWatches(at=at, resource=resource, seconds=_duration(rng))
         case "read":
-            return FailReads(at=at, failure=chance.choice(READ_FAILURES), probability=1.0, seconds=_duration(chance))
+            return FailReads(at=at, failure=rng.choice(READ_FAILURES), probability=1.0, seconds=_duration(rng))
         case "lag":
-            return Lag(at=at, lag=chance.choice((0.1, 2.0, 20.0, None)), seconds=_duration(chance))
+            return Lag(at=at, lag=rng.choice((0.1, 2.0, 20.0, None)), seconds=_duration(rng))
         case _:
-            return Move(at=at, behind=chance.random() < 0.7)
+            return Move(at=at, behind=rng.random() < 0.7)
 
 
 def stretched(plan: FaultPlan, factor: float) -> FaultPlan:
@@ -353,5 +353,5 @@ def _stretch(fault: Fault, factor: float) -> Fault:
     )
 
 
-def _duration(chance: random.Random) -> float:
-    return round(chance.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + chance.random()), 3)
+def _duration(rng: random.Random) -> float:
+    return round(rng.choice((0.2, 2.0, 10.0, 40.0)) * (0.5 + rng.random()), 3)

@@ -22,12 +22,12 @@ _RUNS = 50
 """Maximum number of failures of one container; after that it keeps running."""
 
 
-def drawn_seconds(chance: random.Random, spread: Spread) -> float:
+def drawn_seconds(rng: random.Random, spread: Spread) -> float:
     """Draw from the log-normal distribution with this median and 99th percentile."""
     if spread.p99 is None or not spread.median:
         return float(spread.median)
     deviation = math.log(spread.p99 / spread.median) / _P99
-    return round(float(spread.median) * math.exp(chance.gauss(0.0, 1.0) * deviation), 3)
+    return round(float(spread.median) * math.exp(rng.gauss(0.0, 1.0) * deviation), 3)
 
 
 class PodBehaviour:
@@ -45,13 +45,13 @@ class PodBehaviour:
         rule = self._rule(pod)
         if rule is None:
             return behaviour
-        chance = random.Random(f"{self._env.chance.seed}/pods/{pod.metadata.uid}")
-        start = behaviour.start_delay if rule.start is None else drawn_seconds(chance, rule.start)
+        rng = random.Random(f"{self._env.random_streams.seed}/pods/{pod.metadata.uid}")
+        start = behaviour.start_delay if rule.start is None else drawn_seconds(rng, rule.start)
         pulls = () if rule.image_pull is None else self._pull_seconds(pod, rule.image_pull)
         scripts = behaviour.scripts
         if rule.fail_every is not None:
             inits = len(pod.spec.init_containers)
-            scripts = (*scripts[:inits], *(_failing(chance, rule, script) for script in scripts[inits:]))
+            scripts = (*scripts[:inits], *(_failing(rng, rule, script) for script in scripts[inits:]))
         return msgspec.structs.replace(
             behaviour,
             start_delay=start + max(pulls, default=0.0),
@@ -71,8 +71,8 @@ class PodBehaviour:
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             key = (node, container.image)
             if key not in self._images:
-                chance = random.Random(f"{self._env.chance.seed}/images/{node}/{container.image}")
-                self._images[key] = now + drawn_seconds(chance, spread)
+                rng = random.Random(f"{self._env.random_streams.seed}/images/{node}/{container.image}")
+                self._images[key] = now + drawn_seconds(rng, spread)
             remaining.append(max(0.0, self._images[key] - now))
         return tuple(remaining)
 
@@ -89,10 +89,10 @@ def _reported(pod: NodePod, seconds: Sequence[float], scripts: Sequence[Script])
     return tuple(reported)
 
 
-def _failing(chance: random.Random, rule: PodRule, script: Script) -> Script:
+def _failing(rng: random.Random, rule: PodRule, script: Script) -> Script:
     assert rule.fail_every is not None, "the rule has a rate"
     rate = 1.0 / max(float(rule.fail_every), 1.0)
-    seconds = tuple(max(1.0, round(chance.expovariate(rate), 3)) for _ in range(_RUNS))
+    seconds = tuple(max(1.0, round(rng.expovariate(rate), 3)) for _ in range(_RUNS))
     if any(not math.isinf(seconds) for seconds in script.run_seconds):
         return script  # the container terminates by itself
     return msgspec.structs.replace(script, run_seconds=(*seconds, math.inf), exit_codes=(rule.exit_code,))

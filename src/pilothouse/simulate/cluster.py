@@ -54,9 +54,7 @@ def latency(scenario: Scenario) -> Rule | None:
     spread = scenario.spec.cluster.api_server.latency
     if spread is None:
         return None
-    return Rule(
-        DrawnDelay(lambda chance: drawn_seconds(chance, spread)), when=lambda call, _request: call.verb != "watch"
-    )
+    return Rule(DrawnDelay(lambda rng: drawn_seconds(rng, spread)), when=lambda call, _request: call.verb != "watch")
 
 
 def restored_options(restored: "Restored") -> dict[str, Any]:

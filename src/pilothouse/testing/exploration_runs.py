@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from pilothouse.env import Env, Log, virtual
-from pilothouse.env.chance import Chance
 from pilothouse.env.clock import SystemClock
 from pilothouse.env.logging import info_log, without_log
+from pilothouse.env.random_streams import RandomStreams
 from pilothouse.operator.app import App
 from pilothouse.operator.arguments import shown
 from pilothouse.sim.faults import Fault, FaultPlan, draw_for_program
@@ -165,9 +165,9 @@ class RandomRunner(Runner):
     def plans(self, seed: int, only: frozenset[int] | None) -> Iterator[tuple[Numbered, ...]]:
         """The one plan of the seed."""
         seconds, count, resources = self._drawing
-        chance = Chance(seed).stream("faults")
+        rng = RandomStreams(seed).stream("faults")
         webhooks = self.program.webhooks is not None
-        plan = draw_for_program(chance, seconds, count=count, resources=resources, webhooks=webhooks)
+        plan = draw_for_program(rng, seconds, count=count, resources=resources, webhooks=webhooks)
         yield selected(seed, tuple(enumerate(plan.faults)), only)
 
 

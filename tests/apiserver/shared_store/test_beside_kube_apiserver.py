@@ -253,11 +253,11 @@ async def test_lists_agree_under_mixed_load(
     api: Api, kube_apiserver: RealCluster, soak: bool, soak_minutes: float
 ) -> None:
     """Creates, changes and deletions at both; both list the same at revisions in between. With --soak for minutes."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     lists: list[tuple[str, Any]] = []
 
     async def pilothouse_write(step: int) -> None:
-        name = f"m{chance.randrange(12)}"
+        name = f"m{rng.randrange(12)}"
         match step % 3:
             case 0:
                 await api.post(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "pilothouse"}})
@@ -267,7 +267,7 @@ async def test_lists_agree_under_mixed_load(
                 await api.delete(f"{CONFIG_MAPS}/{name}")
 
     def upstream_write(step: int) -> None:
-        name = f"m{chance.randrange(12)}"
+        name = f"m{rng.randrange(12)}"
         if step % 2:
             kube_apiserver.try_request("POST", CONFIG_MAPS, {"metadata": {"name": name}, "data": {"by": "upstream"}})
         else:

@@ -16,7 +16,7 @@ from pilothouse.ui.rows import MAX_EVENTS
 
 
 def test_incremental_order_equals_a_full_sort() -> None:
-    chance = random.Random(1)
+    rng = random.Random(1)
     rows: dict[str, int] = {}
 
     def place(key: str) -> tuple[int] | None:
@@ -24,12 +24,12 @@ def test_incremental_order_equals_a_full_sort() -> None:
 
     kept = Ordered(place)
     for _ in range(500):
-        keys = [f"k{chance.randrange(30)}" for _ in range(chance.randrange(5))]
+        keys = [f"k{rng.randrange(30)}" for _ in range(rng.randrange(5))]
         for key in keys:
-            if chance.random() < 0.3:
+            if rng.random() < 0.3:
                 rows.pop(key, None)
             else:
-                rows[key] = chance.randrange(10)
+                rows[key] = rng.randrange(10)
         kept.update(keys)
         fresh = Ordered(place)
         fresh.rebuild(rows)

@@ -31,16 +31,16 @@ def rebuilt(
 @pytest.mark.parametrize("number", range(30))
 def test_incremental_counts_equal_a_full_recount(number: int) -> None:
     """Pods and nodes are added, changed and deleted; templates and time change."""
-    chance = random.Random(number)
+    rng = random.Random(number)
     node_pods, nodes = NodeToDaemonPods(), NodeTable()
     placements = Placements(node_requirements_of(PodSpec(node_selector={"pool": "yes"})))
     rules, now = PLAIN, NOW
     for step in range(150):
-        name = f"n{chance.randrange(8)}"
-        match chance.randrange(9):
+        name = f"n{rng.randrange(8)}"
+        match rng.randrange(9):
             case 0 | 1:
-                labels = {"pool": "yes"} if chance.random() < 0.8 else {}
-                taints = (taint("x", chance.choice(("NoSchedule", "NoExecute"))),) if chance.random() < 0.3 else ()
+                labels = {"pool": "yes"} if rng.random() < 0.8 else {}
+                taints = (taint("x", rng.choice(("NoSchedule", "NoExecute"))),) if rng.random() < 0.3 else ()
                 if nodes.put(node(name, labels, *taints)):
                     node_pods.touch(name)
             case 2:
@@ -50,29 +50,29 @@ def test_incremental_counts_equal_a_full_recount(number: int) -> None:
             case 3 | 4 | 5:
                 node_pods.put(
                     pod(
-                        f"p{chance.randrange(12)}",
+                        f"p{rng.randrange(12)}",
                         on=name,
-                        pinned=name if chance.random() < 0.3 else "",
-                        hash=chance.choice(("new", "old", "newer")),
-                        phase=chance.choice(("Running", "Running", "Failed", "Succeeded")),
-                        ready=chance.random() < 0.7,
+                        pinned=name if rng.random() < 0.3 else "",
+                        hash=rng.choice(("new", "old", "newer")),
+                        phase=rng.choice(("Running", "Running", "Failed", "Succeeded")),
+                        ready=rng.random() < 0.7,
                         since=now,
-                        deleted=chance.random() < 0.2,
-                        created=ago(seconds=chance.randrange(100)),
-                        labels={"other": "x"} if chance.random() < 0.05 else None,
+                        deleted=rng.random() < 0.2,
+                        created=ago(seconds=rng.randrange(100)),
+                        labels={"other": "x"} if rng.random() < 0.05 else None,
                     )
                 )
             case 6:
-                node_pods.drop(f"default/p{chance.randrange(12)}")
+                node_pods.drop(f"default/p{rng.randrange(12)}")
             case 7:
                 rules = Rules(
-                    revision_hash=chance.choice(("new", "newer")),
-                    surges=chance.random() < 0.5,
-                    min_ready_seconds=chance.choice((0, 5)),
+                    revision_hash=rng.choice(("new", "newer")),
+                    surges=rng.random() < 0.5,
+                    min_ready_seconds=rng.choice((0, 5)),
                 )
             case _:
-                now += datetime.timedelta(seconds=chance.randrange(4))
-        if chance.random() < 0.5:
+                now += datetime.timedelta(seconds=rng.randrange(4))
+        if rng.random() < 0.5:
             continue
         node_pods.sync(rules, SELECTOR, placements, nodes, now)
         fresh = rebuilt(node_pods, rules, placements, nodes, now)

@@ -353,7 +353,7 @@ async def test_topology_state_of_a_deleted_service_is_removed(world: World) -> N
     assert remains(world.controllers[-1], created["metadata"]["uid"], "default/web") == []
 
 
-def trouble(chance: random.Random) -> list[Rule]:
+def trouble(rng: random.Random) -> list[Rule]:
     """Three kinds of it."""
     kinds: tuple[tuple[Action, str, float], ...] = (
         (lose_answer(), "create", 0.5),
@@ -367,20 +367,20 @@ def trouble(chance: random.Random) -> list[Rule]:
         (delay(0.0, 3.0), "create", 1.0),
         (delay(0.0, 20.0), "watch", 1.0),
     )
-    return [Rule(a, verb=verb, probability=p) for a, verb, p in chance.sample(kinds, 3)]
+    return [Rule(a, verb=verb, probability=p) for a, verb, p in rng.sample(kinds, 3)]
 
 
 async def test_slices_converge_under_faults(env: Env, seed: int) -> None:
     """In the end every pod is in exactly one slice, no slice exceeds its maximum, and writes stop."""
     async with slicing(env, max_endpoints=5) as world:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         await world.request("POST", SERVICES, {"metadata": {"name": "web"}, "spec": SPEC})
-        for rule in trouble(chance):
+        for rule in trouble(rng):
             world.faults.add(rule)
         pods: dict[int, bool] = {}
         for _step in range(60):
-            number, ready = chance.randrange(30), chance.random() < 0.7
-            if number in pods and chance.random() < 0.4:
+            number, ready = rng.randrange(30), rng.random() < 0.7
+            if number in pods and rng.random() < 0.4:
                 await world.delete(f"{PODS}/p{number}", grace=0)
                 del pods[number]
             elif number in pods:
@@ -389,10 +389,10 @@ async def test_slices_converge_under_faults(env: Env, seed: int) -> None:
             else:
                 await pod(world, number, ready=ready)
                 pods[number] = ready
-            if chance.random() < 0.1:
+            if rng.random() < 0.1:
                 for endpoint_slice in (await slices(world))[:1]:
                     await world.delete(f"{SLICES}/{endpoint_slice['metadata']['name']}")
-            await asyncio.sleep(chance.choice((0.0, 0.0, 0.5, 3.0)))
+            await asyncio.sleep(rng.choice((0.0, 0.0, 0.5, 3.0)))
         world.faults.clear()
         await asyncio.sleep(4000)
         assert await endpoints(world) == sorted((f"p{number}", ready) for number, ready in pods.items())

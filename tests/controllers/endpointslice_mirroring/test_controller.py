@@ -272,7 +272,7 @@ FAULTS: dict[str, tuple[Any, Doc]] = {
 async def test_slices_converge_under_faults(world: World, fault: str, seed: int) -> None:
     """Finally there is one slice per family and port of the last Endpoints, none of removed ones; writes stop."""
     await world.start(DESCRIPTOR, MirroringOptions())
-    chance = world.env.stream("story")
+    rng = world.env.stream("story")
     action, which = FAULTS[fault]
     world.faults.add(Rule(action, **which))
     names = ("ext", "other")
@@ -280,13 +280,13 @@ async def test_slices_converge_under_faults(world: World, fault: str, seed: int)
         await service(world, name)
     last: dict[str, list[Doc]] = {}
     for _turn in range(25):
-        name = chance.choice(names)
-        if name in last and chance.random() < 0.25:
+        name = rng.choice(names)
+        if name in last and rng.random() < 0.25:
             await world.delete(f"{ENDPOINTS}/{name}")
             del last[name]
         else:
-            v4 = [f"192.0.2.{item}" for item in range(1, 6) if chance.random() < 0.5]
-            v6 = [f"2001:db8::{item}" for item in range(1, 4) if chance.random() < 0.5]
+            v4 = [f"192.0.2.{item}" for item in range(1, 6) if rng.random() < 0.5]
+            v6 = [f"2001:db8::{item}" for item in range(1, 4) if rng.random() < 0.5]
             subsets = [subset(*v4, *v6)] if v4 or v6 else []
             subsets += [subset(*v6[:1], port=9090, bad=("192.0.2.9",))]
             if name in last:
@@ -294,11 +294,11 @@ async def test_slices_converge_under_faults(world: World, fault: str, seed: int)
             else:
                 await write(world, *subsets, name=name)
             last[name] = subsets
-        if chance.random() < 0.2:
+        if rng.random() < 0.2:
             some = await slices(world)
             if some:
-                await world.delete(f"{SLICES}/{chance.choice(some)['metadata']['name']}")
-        await asyncio.sleep(chance.uniform(0, 1.5))
+                await world.delete(f"{SLICES}/{rng.choice(some)['metadata']['name']}")
+        await asyncio.sleep(rng.uniform(0, 1.5))
     await asyncio.sleep(200)
     world.faults.clear()
     await asyncio.sleep(200)  # twice the longest back-off

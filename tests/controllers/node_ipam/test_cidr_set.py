@@ -179,13 +179,13 @@ def test_allocation_tries_count_skipped_cidrs() -> None:
 
 
 def test_random_operations_agree_with_a_model() -> None:
-    chance = random.Random(5)
+    rng = random.Random(5)
     for _ in range(30):
-        blocks, plain, candidate = blocks_of("10.0.0.0/24", chance.choice((27, 29, 30))), set[int](), 0
+        blocks, plain, candidate = blocks_of("10.0.0.0/24", rng.choice((27, 29, 30))), set[int](), 0
         for _ in range(200):
-            start = chance.randrange(blocks.size)
-            part = range(start, min(blocks.size, start + chance.randrange(1, 4)))
-            match chance.randrange(3):
+            start = rng.randrange(blocks.size)
+            part = range(start, min(blocks.size, start + rng.randrange(1, 4)))
+            match rng.randrange(3):
                 case 0:
                     assert blocks.occupy(part) == len(set(part) - plain)
                     plain |= set(part)

@@ -56,7 +56,7 @@ class DisjointRanges:
             self.nodes[change.key] = uids
 
 
-def trouble(chance: random.Random) -> list[Rule]:
+def trouble(rng: random.Random) -> list[Rule]:
     """Three kinds of it."""
     kinds: tuple[tuple[Action, str, float], ...] = (
         (lose_answer(), "patch", 0.5),
@@ -69,26 +69,26 @@ def trouble(chance: random.Random) -> list[Rule]:
         (delay(0.0, 20.0), "watch", 1.0),
         (fail(503), "list", 0.5),
     )
-    chosen = chance.sample(kinds, 3)
+    chosen = rng.sample(kinds, 3)
     return [Rule(action, verb=verb, probability=probability) for action, verb, probability in chosen]
 
 
-async def run_random_actions(world: World, chance: random.Random, options: NodeIpamOptions) -> None:
+async def run_random_actions(world: World, rng: random.Random, options: NodeIpamOptions) -> None:
     """Create and delete nodes, and restart the manager."""
     manager = await world.start(DESCRIPTOR, options)
     for _ in range(40):
-        name = chance.choice(NAMES)
-        act = chance.randrange(10)
+        name = rng.choice(NAMES)
+        act = rng.randrange(10)
         try:
             if act < 4:
-                finalizers = ["example.com/hold"] if chance.random() < 0.2 else []
+                finalizers = ["example.com/hold"] if rng.random() < 0.2 else []
                 await new_node(world, name, finalizers=finalizers)
             elif act < 6:
                 await world.delete(f"{NODES}/{name}")
             elif act < 7:
                 await world.merge(f"{NODES}/{name}", {"metadata": {"finalizers": None}})
             elif act < 8:
-                await world.report_node(name, {"Ready": chance.choice(("True", "False"))})
+                await world.report_node(name, {"Ready": rng.choice(("True", "False"))})
             elif act < 9:
                 world.faults.end_watches(resource="nodes")
             else:
@@ -97,17 +97,17 @@ async def run_random_actions(world: World, chance: random.Random, options: NodeI
                 manager = await world.start(DESCRIPTOR, options)
         except ApiError:
             pass  # there is such a node already, or none; users live with that
-        await asyncio.sleep(chance.choice((0, 0, 0.01, 1.0, 15.0)))
+        await asyncio.sleep(rng.choice((0, 0, 0.01, 1.0, 15.0)))
 
 
 @pytest.mark.parametrize("case", sorted(FAMILIES))
 async def test_pod_cidrs_are_unique_under_faults(world: World, case: str, seed: int) -> None:
     options = FAMILIES[case]
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     judge = DisjointRanges(world)
-    for rule in trouble(chance):
+    for rule in trouble(rng):
         world.faults.add(rule)
-    await run_random_actions(world, chance, options)
+    await run_random_actions(world, rng, options)
     world.faults.clear()
     for name in NAMES:
         if await world.get(f"{NODES}/{name}") is not None:

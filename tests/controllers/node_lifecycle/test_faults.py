@@ -27,9 +27,9 @@ class RandomFaults:
     A pod is named ``<kind>-<node>-<serial>``.
     """
 
-    def __init__(self, world: World, chance: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
-        self.chance = chance
+        self.rng = rng
         self.alive: dict[str, None] = {}
         self.deleted_nodes: dict[str, None] = {}
         """Deleted nodes, and nodes that are out of service while they do not report."""
@@ -68,7 +68,7 @@ class RandomFaults:
 
     async def start_pod(self, name: str) -> None:
         self.serial += 1
-        kind, tolerations = self.chance.choice(
+        kind, tolerations = self.rng.choice(
             (
                 ("forever", ({"operator": "Exists"},)),
                 ("while", tuple(toleration(f"node.kubernetes.io/{key}", 40) for key in ("unreachable", "not-ready"))),
@@ -98,7 +98,7 @@ class RandomFaults:
         if name in self.alive or await self.world.get(f"{NODES}/{name}") is None:
             return
         self.deleted_nodes[name] = None
-        if self.chance.random() < 0.5:
+        if self.rng.random() < 0.5:
             await self.world.delete(f"{NODES}/{name}")
         else:
             await self.world.taint(name, OUT)
@@ -107,28 +107,28 @@ class RandomFaults:
         acts = (self.start_pod, self.start_pod, self.stop_heartbeats, self.recover, self.recover, self.delete_node)
         for _ in range(40):
             try:
-                await self.chance.choice(acts)(self.chance.choice(NAMES))
+                await self.rng.choice(acts)(self.rng.choice(NAMES))
             except ApiError:
                 pass  # somebody was faster; users live with that
-            await asyncio.sleep(self.chance.uniform(1, 40))
+            await asyncio.sleep(self.rng.uniform(1, 40))
 
 
-def trouble(chance: random.Random) -> list[Rule]:
-    share = chance.choice((0.0, 0.05, 0.3))
+def trouble(rng: random.Random) -> list[Rule]:
+    share = rng.choice((0.0, 0.05, 0.3))
     return [
         Rule(fail(500), verb="patch", probability=share),
         Rule(fail(500), verb="delete", probability=share),
         Rule(fail(503), verb="get", probability=share),
         Rule(conflict(), verb="update", probability=share),
         Rule(lose_answer(), probability=share / 2, resource="pods"),
-        Rule(delay(0.0, chance.choice((0.1, 5.0, 60.0))), verb="watch", resource="nodes"),
-        Rule(delay(0.0, chance.choice((0.1, 5.0))), verb="watch", resource="pods"),
+        Rule(delay(0.0, rng.choice((0.1, 5.0, 60.0))), verb="watch", resource="nodes"),
+        Rule(delay(0.0, rng.choice((0.1, 5.0))), verb="watch", resource="pods"),
     ]
 
 
 async def test_only_pods_of_unreachable_nodes_are_deleted_under_faults(world: World, seed: int) -> None:
-    chance = world.env.stream("story")
-    story = RandomFaults(world, chance)
+    rng = world.env.stream("story")
+    story = RandomFaults(world, rng)
     for name in NAMES:
         await world.node(name)
         await world.renew(name)
@@ -138,7 +138,7 @@ async def test_only_pods_of_unreachable_nodes_are_deleted_under_faults(world: Wo
     async with TaskGroup("kubelets") as group:
         group.start(story.renew())
         group.start(story.kubelets())
-        for rule in trouble(chance):
+        for rule in trouble(rng):
             world.faults.add(rule)
         await story.run()
         world.faults.clear()

@@ -238,39 +238,39 @@ def test_only_the_best_available_volumes_are_visited(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("round_", range(30))
 def test_index_agrees_with_a_full_scan(round_: int) -> None:
-    chance = random.Random(round_)
+    rng = random.Random(round_)
     sizes = ["0", "500M", "512Mi", "1Gi", "1073741824", "1.5Gi", "0.0000000001", "2e9", "2Gi"]
 
     def any_volume(name: str, revision: int) -> Doc:
-        owner = chance.choice(["", "", "", "c", "other"])
-        uid = chance.choice(["", "uid-of-nobody"]) if owner else ""
-        phase = chance.choice(["Available", "Available", "Pending"])
-        spec: dict[str, Any] = {"class_name": chance.choice(["", "gold"]), "labels": {"a": chance.choice("xy")}}
-        if chance.random() < 0.2:
-            spec["volumeMode"] = chance.choice(["Block", "Filesystem"])
+        owner = rng.choice(["", "", "", "c", "other"])
+        uid = rng.choice(["", "uid-of-nobody"]) if owner else ""
+        phase = rng.choice(["Available", "Available", "Pending"])
+        spec: dict[str, Any] = {"class_name": rng.choice(["", "gold"]), "labels": {"a": rng.choice("xy")}}
+        if rng.random() < 0.2:
+            spec["volumeMode"] = rng.choice(["Block", "Filesystem"])
         random_volume = volume(
-            name, chance.choice(sizes), uid, owner, phase, modes=chance.choice([(RWO,), TWO, THREE]), **spec
+            name, rng.choice(sizes), uid, owner, phase, modes=rng.choice([(RWO,), TWO, THREE]), **spec
         )
         random_volume["metadata"]["resourceVersion"] = str(revision)
-        if chance.random() < 0.1:
+        if rng.random() < 0.1:
             random_volume["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return random_volume
 
     index, present = VolumeStore(), dict[str, PersistentVolume]()
     for revision in range(1, 120):
-        name = f"v{chance.randrange(25)}"
-        if chance.random() < 0.2:
+        name = f"v{rng.randrange(25)}"
+        if rng.random() < 0.2:
             index.drop(name)
             present.pop(name, None)
             continue
         result = decode_object(msgspec.json.encode(any_volume(name, revision)), PersistentVolume)
         assert index.put(result)
         present[name] = result.object
-        more: dict[str, Any] = {"class_name": chance.choice(["", "gold"])}
-        if chance.random() < 0.3:
+        more: dict[str, Any] = {"class_name": rng.choice(["", "gold"])}
+        if rng.random() < 0.3:
             more["selects"] = {"a": "x"}
-        claim_object = as_claim(claim_of(chance.choice(sizes), chance.choice([(RWO,), TWO, (ROX,)]), **more))
-        delayed = chance.random() < 0.3
+        claim_object = as_claim(claim_of(rng.choice(sizes), rng.choice([(RWO,), TWO, (ROX,)]), **more))
+        delayed = rng.random() < 0.3
         expected = None
         for modes in index.all_possible_matching_access_modes(claim_object.spec.access_modes):
             same = [

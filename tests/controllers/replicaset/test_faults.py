@@ -250,22 +250,22 @@ async def test_new_controller_creates_no_duplicate_pods(env: Env) -> None:
 
 
 async def test_replicas_converge_under_broken_watches_and_stale_lists(world: World, seed: int) -> None:
-    chance = world.env.stream("story")
+    rng = world.env.stream("story")
     await world.create_set(4)
     for _ in range(30):
-        await world.wait_for_sync(chance.uniform(0, 3))
-        action = chance.randrange(5)
+        await world.wait_for_sync(rng.uniform(0, 3))
+        action = rng.randrange(5)
         owned = await world.owned()
         if action == 0:
-            await world.scale(chance.randrange(8))
+            await world.scale(rng.randrange(8))
         elif action == 1 and owned:
-            await world.remove(chance.choice(owned))
+            await world.remove(rng.choice(owned))
         elif action == 2:
             world.faults.end_watches(resource="pods", with_=gone())
         elif action == 3:
             world.faults.end_watches(resource="replicasets")
         elif owned:
-            await world.report(chance.choice(owned))
+            await world.report(rng.choice(owned))
     await world.scale(5)
     await world.wait_for_sync(60)
     assert len(await world.owned()) == 5

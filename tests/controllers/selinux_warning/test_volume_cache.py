@@ -274,16 +274,16 @@ def test_unused_volume_is_removed_if_all_volumes_are_known(complete: bool, left:
 
 @pytest.mark.parametrize("number", range(20))
 def test_conflicts_agree_with_pairwise_comparison(number: int) -> None:
-    chance = random.Random(number)
+    rng = random.Random(number)
     uses = [EACH_FILE, mount("u:r:t:s0"), mount("::t:s0"), mount(":::s1"), mount("v:::s0")]
     volume_cache, known = mounting(), dict[str, dict[str, VolumeUse]]()
     for _step in range(200):
-        pod = f"ns{chance.randrange(2)}/p{chance.randrange(6)}"
-        if chance.random() < 0.3:
+        pod = f"ns{rng.randrange(2)}/p{rng.randrange(6)}"
+        if rng.random() < 0.3:
             volume_cache.delete_pod(pod)
             known.pop(pod, None)
         else:
-            known[pod] = {f"v{item}": chance.choice(uses) for item in range(3) if chance.random() < 0.6}
+            known[pod] = {f"v{item}": rng.choice(uses) for item in range(3) if rng.random() < 0.6}
             volume_cache.add_volumes(pod, pod, {at(volume): use for volume, use in known[pod].items()}, complete=True)
         expected = {
             Conflict(property_name, one, value, other, other_value)

@@ -208,30 +208,30 @@ async def test_every_address_has_a_service_cidr_under_faults(world: World, fault
     """ServiceCIDRs and services are added and deleted; in the end deleted ones are removed, the others ready, and
     writes stop."""
     await start(world)
-    chance = world.env.stream("story")
+    rng = world.env.stream("story")
     action, which = FAULTS[fault]
     world.faults.add(Rule(action, **which))
     cidrs: dict[str, bool] = {}
     services: list[str] = []
     for turn in range(40):
-        draw = chance.random()
+        draw = rng.random()
         if draw < 0.3:
             name = f"r{turn}"
-            await create(world, name, chance.choice(RANGES))
+            await create(world, name, rng.choice(RANGES))
             cidrs[name] = True
         elif draw < 0.5 and any(cidrs.values()):
-            name = chance.choice([service_cidr for service_cidr, alive in cidrs.items() if alive])
+            name = rng.choice([service_cidr for service_cidr, alive in cidrs.items() if alive])
             if (await world.must_get(f"{CIDRS}/{name}"))["metadata"].get("finalizers"):  # else it is not ready yet
                 cidrs[name] = False
                 await world.delete(f"{CIDRS}/{name}")
         elif draw < 0.8:
             name = f"s{turn}"
             with contextlib.suppress(Invalid):  # taken, or of no range
-                await service(world, name, f"10.9.0.{chance.randrange(1, 31)}")
+                await service(world, name, f"10.9.0.{rng.randrange(1, 31)}")
                 services.append(name)
         elif services:
-            await world.delete(f"{SERVICES}/{services.pop(chance.randrange(len(services)))}")
-        await asyncio.sleep(chance.uniform(0, 6))
+            await world.delete(f"{SERVICES}/{services.pop(rng.randrange(len(services)))}")
+        await asyncio.sleep(rng.uniform(0, 6))
         await assert_addresses_have_cidrs(world)
     for name in services:
         await world.delete(f"{SERVICES}/{name}")

@@ -30,10 +30,10 @@ def pod(namespace: str, labels: dict[str, str]) -> Pod:
 
 
 def test_it_is_that_of_all_services_that_select_the_pod() -> None:
-    chance, informers = random.Random(1), Informers()
+    rng, informers = random.Random(1), Informers()
     selectors = DefaultSelectors(informers)  # type: ignore[arg-type]  # has what is asked for
-    labels = [{key: chance.choice("xy") for key in chance.sample("abc", chance.randrange(4))} for _ in range(60)]
-    services = [(chance.choice(("one", "two")), f"s{number:02}", label) for number, label in enumerate(labels)]
+    labels = [{key: rng.choice("xy") for key in rng.sample("abc", rng.randrange(4))} for _ in range(60)]
+    services = [(rng.choice(("one", "two")), f"s{number:02}", label) for number, label in enumerate(labels)]
     for service in services:
         informers.put(*service)
     for label in labels:

@@ -39,8 +39,8 @@ def test_steps(changes: list[tuple[float, int]], expected: Steps) -> None:
 
 @pytest.mark.parametrize("span", [1.0, 3600.0, 7 * 86400.0])
 def test_steps_are_bounded_and_keep_their_extremes(span: float) -> None:
-    chance = random.Random(span)
-    changes = sorted((round(chance.uniform(0, span), 3), chance.randrange(100)) for _ in range(20_000))
+    rng = random.Random(span)
+    changes = sorted((round(rng.uniform(0, span), 3), rng.randrange(100)) for _ in range(20_000))
     changes[7000] = (changes[7000][0], 999)
     result = _steps(changes)
     assert MAX_POINTS // 4 < len(result.at) <= MAX_POINTS

@@ -14,8 +14,8 @@ from pilothouse.why.logs.files import LogFileError, open_log
 
 
 def _content(lines: int, seed: int) -> bytes:
-    chance = random.Random(seed)
-    return b"".join(b"%d %s\n" % (number, b"x" * chance.choice([0, 1, 30, 200, 5000])) for number in range(lines))
+    rng = random.Random(seed)
+    return b"".join(b"%d %s\n" % (number, b"x" * rng.choice([0, 1, 30, 200, 5000])) for number in range(lines))
 
 
 @pytest.fixture(autouse=True)

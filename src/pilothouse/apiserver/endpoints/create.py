@@ -61,7 +61,7 @@ async def create_object(
     await core.admission.admit(write)
     meta.pop("selfLink", None)
     now = core.time.now()
-    meta["uid"] = core.env.chance.uid()
+    meta["uid"] = core.env.random_streams.uid()
     meta["creationTimestamp"] = now
     ensure_namespace_matches(call, meta)
     generated = not meta.get("name") and bool(meta.get("generateName"))

@@ -57,7 +57,7 @@ def post_filter(
     fit_error: FitError,
     pdbs: Sequence[PodDisruptionBudget],
     now: datetime.datetime,
-    chance: random.Random,
+    rng: random.Random,
 ) -> PostFilterResult:
     """Find the victims for a pod that fits no node."""
     message = _not_eligible_to_preempt_others(framework, pod_info, fit_error)
@@ -69,7 +69,7 @@ def post_filter(
         for node_info, status in zip(diagnosis.node_infos, diagnosis.statuses, strict=True)
         if not status.unresolvable
     ]
-    candidates, statuses = _dry_run_preemption(framework, pod_info, potential_nodes, pdbs, now, chance)
+    candidates, statuses = _dry_run_preemption(framework, pod_info, potential_nodes, pdbs, now, rng)
     if candidates:
         return PostFilterResult(_pick_one_node_for_preemption(candidates, now), len(candidates))
     counts = count_statuses(statuses)
@@ -114,7 +114,7 @@ def _dry_run_preemption(
     potential_nodes: Sequence[NodeInfo],
     pdbs: Sequence[PodDisruptionBudget],
     now: datetime.datetime,
-    chance: random.Random,
+    rng: random.Random,
 ) -> tuple[list[Candidate], list[Status]]:
     """The candidates, those without PDB violations first, and the statuses of the other nodes.
 
@@ -123,7 +123,7 @@ def _dry_run_preemption(
     if not potential_nodes:
         return [], []
     num_candidates = calculate_num_candidates(len(potential_nodes))
-    offset = chance.randrange(len(potential_nodes))
+    offset = rng.randrange(len(potential_nodes))
     non_violating: list[Candidate] = []
     violating: list[Candidate] = []
     statuses: list[Status] = []

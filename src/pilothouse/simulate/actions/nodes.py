@@ -60,7 +60,7 @@ class Nodes:
             raise ActionError("the cluster has no nodes")
         return self._simulation.plane.nodes
 
-    def select(self, selection: actions.NodeSelection, chance: random.Random, *, vanished: bool = False) -> list[str]:
+    def select(self, selection: actions.NodeSelection, rng: random.Random, *, vanished: bool = False) -> list[str]:
         """The names of the selected nodes, in order. Nodes without a Node object are selected by name only, unless
         ``vanished`` is set. Raises ``ActionError`` if no node is selected."""
         named = {*selection.names, *([selection.name] if selection.name else [])}
@@ -88,7 +88,7 @@ class Nodes:
             have = "1 node matches" if len(names) == 1 else f"only {len(names)} nodes match"
             raise ActionError(f"{selection}: count is {selection.count}, and {have}")
         if selection.count is not None and selection.count < len(names):
-            chosen = set(chance.sample(names, selection.count))
+            chosen = set(rng.sample(names, selection.count))
             names = [name for name in names if name in chosen]
         return names
 

@@ -30,7 +30,7 @@ Rejected = dict[str, dict[str, str]]
 """The reasons of rejected evictions that are retried, by node and by ``NAMESPACE/NAME`` of the pod."""
 
 
-async def select(client: Client, selection: actions.PodSelection, chance: random.Random) -> list[Pod]:
+async def select(client: Client, selection: actions.PodSelection, rng: random.Random) -> list[Pod]:
     """The selected pods, by name. Raises ``ActionError`` if there are none."""
     pods = [
         pod
@@ -38,7 +38,7 @@ async def select(client: Client, selection: actions.PodSelection, chance: random
         if selection.name in ("", pod["metadata"]["name"]) and not pod["metadata"].get("deletionTimestamp")
     ]
     if selection.count is not None and selection.count < len(pods):
-        chosen = {pod["metadata"]["uid"] for pod in chance.sample(pods, selection.count)}
+        chosen = {pod["metadata"]["uid"] for pod in rng.sample(pods, selection.count)}
         pods = [pod for pod in pods if pod["metadata"]["uid"] in chosen]
     if not pods:
         raise ActionError(f"no pods match: {selection}")

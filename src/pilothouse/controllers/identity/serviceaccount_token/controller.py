@@ -81,7 +81,7 @@ class TokenController(ManagedController):
         self._client = context.client
         self._accounts = accounts.cache
         self._secrets = secrets.cache
-        self._chance = context.env.stream("token references")
+        self._rng = context.env.stream("token references")
         self._touched: WorkQueue[SecretKey] = WorkQueue(context.env, QUEUE, context.metrics)
         self.add_worker_pool(
             WorkerPool(
@@ -199,5 +199,5 @@ class TokenController(ManagedController):
             except NotFound:
                 return
 
-        delays = tuple(REFERENCE_SECONDS * (1 + self._chance.random()) for _ in range(REFERENCE_TRIES - 1))
+        delays = tuple(REFERENCE_SECONDS * (1 + self._rng.random()) for _ in range(REFERENCE_TRIES - 1))
         await retry_on_conflict(remove, delays)

@@ -15,7 +15,7 @@ NAME_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HEX = "0123456789abcdef"
 
 
-class Chance:
+class RandomStreams:
     """All randomness of one process, from one seed. Without a seed it is seeded by the operating system."""
 
     __slots__ = ("_claimed", "_claimed_at", "_streams", "_uid_bits", "seed")
