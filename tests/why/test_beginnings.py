@@ -253,6 +253,19 @@ async def test_custom_resource_is_explained_by_what_it_owns(cluster: Cluster) ->
     assert "ImagePullBackOff" in explanation or "ErrImagePull" in explanation, explanation
 
 
+async def test_custom_resource_is_explained_by_the_custom_resources_that_it_owns(cluster: Cluster) -> None:
+    failing = {"type": "Ready", "status": "False", "reason": "Progressing", "message": "0 of 1 rooms are ready"}
+    created = await room(cluster, conditions=[failing])
+    owner = {"apiVersion": "example.com/v1", "kind": "Room", "name": "blue", "uid": created["metadata"]["uid"]}
+    condition = {"type": "Ready", "status": "False", "reason": "NoKey", "message": 'secret "key" not found'}
+    metadata = {"name": "blue-0", "ownerReferences": [{**owner, "controller": True}]}
+    owned = {"apiVersion": "example.com/v1", "kind": "Room", "metadata": metadata, "spec": {}}
+    await cluster.create({**owned, "status": {"conditions": [condition]}})
+    explanation = await cluster.why("rooms.example.com", "blue")
+    assert "room/blue-0 has the condition Ready False: NoKey" in text(explanation), text(explanation)
+    assert "secret/key is not there" in text(explanation), text(explanation)
+
+
 async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:
     await cluster.deployment(replicas=1)
     (pod,) = await cluster.pods()

@@ -26,7 +26,10 @@ _OWNED_RESOURCES = (
     *("deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "cronjobs.batch"),
     *("pods", "persistentvolumeclaims"),
 )
-"""The resources of objects whose state explains that of the custom resource that owns them."""
+"""The resources of objects whose state explains that of the custom resource that owns them; those of its own API group
+come after them."""
+_MAX_OF_GROUP = 20
+"""Each is listed, and some groups have hundreds of resources."""
 _UNREMARKABLE = frozenset({"", AS_DESIRED, NO_CONDITION, NO_STATUS, "completed", "waiting for its time"})
 """States of owned objects that explain nothing."""
 
@@ -66,7 +69,9 @@ async def _owned(view: View) -> list[Step]:
     """The state of the first object that this one controls and that is not as desired."""
     if not view.reference.namespace or not view.uid:
         return []
-    for resource in _OWNED_RESOURCES:
+    group = view.reference.resource.partition(".")[2]
+    of_group = [resource for resource in view.evidence.namespaced if resource.partition(".")[2] == group and group]
+    for resource in (*_OWNED_RESOURCES, *of_group[:_MAX_OF_GROUP]):
         for owned in await view.owned(resource):
             finding = await owned.finding()
             if finding.state not in _UNREMARKABLE:
