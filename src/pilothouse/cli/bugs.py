@@ -55,9 +55,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """List or run."""
-    parsed = parse(flag_set(program), program, words, most=2)
+    parsed = parse(flag_set(program), program, args, most=2)
     if isinstance(parsed, int):
         return parsed
     verb, *names = parsed.arguments or [""]
@@ -206,8 +206,8 @@ def _run_all(chosen: list[Choice], parsed: Parsed, outcomes: "list[Outcome]") ->
 
 
 def _command(bug: "Bug", scenario: "Scenario", seed: int, outcome: "Outcome") -> str:
-    words = ["pilothouse", "bugs", "run", bug.number, "--scenario", scenario.name, "--seed", str(seed)]
-    return shlex.join([*words, *(["--unguarded"] if outcome.unguarded else [])])
+    args = ["pilothouse", "bugs", "run", bug.number, "--scenario", scenario.name, "--seed", str(seed)]
+    return shlex.join([*args, *(["--unguarded"] if outcome.unguarded else [])])
 
 
 def _head(bug: "Bug") -> Iterator[str]:

@@ -32,19 +32,19 @@ Usage:
 """
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print the script. Returns 2 if the shell is not supported."""
-    if words and words[0] in {"-h", "--help"}:
+    if args and args[0] in {"-h", "--help"}:
         print(USAGE.format(program=program))
         return 0
-    if len(words) != 1 or words[0] not in SHELLS:
-        command_words = " ".join(words) or "nothing"
+    if len(args) != 1 or args[0] not in SHELLS:
+        command_words = " ".join(args) or "nothing"
         print(
             f'Error: expected one of {", ".join(SHELLS)}, got {command_words}\nSee "{program} --help" for usage.',
             file=sys.stderr,
         )
         return 2
-    print("\n".join(SHELLS[words[0]](flag_sets())))
+    print("\n".join(SHELLS[args[0]](flag_sets())))
     return 0
 
 
@@ -112,8 +112,8 @@ def _bash(sets: dict[str, FlagSet]) -> Iterator[str]:
                 yield f"        {patterns}) {action} ;;"
         for flag in shown_flags(flags):
             if kind_of_value(flag) == "words":
-                words = " ".join(flag.choices)
-                yield f'        "{command} --{flag.name}") _pilothouse_words "{words}"; return ;;'
+                args = " ".join(flag.choices)
+                yield f'        "{command} --{flag.name}") _pilothouse_words "{args}"; return ;;'
         switches = [flag.name for flag in shown_flags(flags) if kind_of_value(flag) == "switch"]
         patterns = "|".join(f'"{command} --{name}"' for name in switches)
         yield f'        {patterns}) [[ $given ]] && COMPREPLY=($(compgen -W "true false" -- "$current")) && return ;;'
@@ -123,8 +123,8 @@ def _bash(sets: dict[str, FlagSet]) -> Iterator[str]:
         yield f'        {command}) COMPREPLY=($(compgen -W "{_arguments(command)}" -- "$current")) ;;'
     for command, flags in sets.items():
         every = " ".join(f"--{flag.name}" for flag in shown_flags(flags))
-        words = _words(command)
-        yield f'        {command}) COMPREPLY=($(compgen -W "{every}{words and f" {words}"}" -- "$current")) ;;'
+        args = _words(command)
+        yield f'        {command}) COMPREPLY=($(compgen -W "{every}{args and f" {args}"}" -- "$current")) ;;'
     yield "    esac"
     yield "}"
     yield r"""# Completes one of several words, also after a comma.
@@ -211,8 +211,8 @@ def _fish(sets: dict[str, FlagSet]) -> Iterator[str]:
         if _arguments(command):
             yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' -a '{_arguments(command)}'"
     for command, flags in sets.items():
-        if words := _words(command, _FISH_CLUSTERS):
-            yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' -a {_fish_quoted(words)}"
+        if args := _words(command, _FISH_CLUSTERS):
+            yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' -a {_fish_quoted(args)}"
         for flag in shown_flags(flags):
             yield f"complete -c pilothouse -n '__fish_seen_subcommand_from {command}' {_fish_flag(flag)}"
     yield f"complete -c {ALIAS} -f"

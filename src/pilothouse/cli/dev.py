@@ -44,14 +44,14 @@ _PORTS_TRIED = 50
 _OFF = ("metrics-bind-address", "health-probe-bind-address")
 
 
-async def develop(words: Sequence[str], parsed: "Parsed") -> int:
-    """Run until cancelled. ``words`` are the command line, ``parsed`` its values."""
+async def develop(args: Sequence[str], parsed: "Parsed") -> int:
+    """Run until cancelled. ``args`` are the command line, ``parsed`` its values."""
     file = file_and_name(parsed.arguments[0])[0].resolve()
     manifests = [Path(path) for path in parsed["apply"]]
     for path in manifests:
         manifest_files.load(str(path))  # report a wrong name or invalid YAML before anything starts
     async with _api_server(parsed) as (client, kubeconfig):
-        session = _Session(words, parsed, client, kubeconfig, file, manifests)
+        session = _Session(args, parsed, client, kubeconfig, file, manifests)
         try:
             await session.run()
         finally:
@@ -75,7 +75,7 @@ async def _api_server(parsed: "Parsed") -> "AsyncIterator[tuple[Client, str]]":
 class _Session:
     def __init__(
         self,
-        words: Sequence[str],
+        args: Sequence[str],
         parsed: "Parsed",
         client: "Client",
         kubeconfig: str,
@@ -86,12 +86,12 @@ class _Session:
         self._client = client.with_warning_handler(lambda text: _say(apply_manifests.warning_text(text)))
         self._kubeconfig = kubeconfig
         # Before the given ones, which take precedence.
-        self._words = (
+        self._args = (
             "--install",
             *([f"--kubeconfig={kubeconfig}"] if kubeconfig and not parsed["kubeconfig"] else []),
             *(f"--{flag}=0" for flag in _OFF if flag not in parsed.given),
             *([] if _PORT_FLAG in parsed.given else [f"--{_PORT_FLAG}={_free_port(parsed[_PORT_FLAG])}"]),
-            *words,
+            *args,
         )
         self._manifests = manifests
         self._code = (Watched(file), Watched(self._folder, (".py",), recursive=True))
@@ -136,7 +136,7 @@ class _Session:
         """Replace the process by a new one, unless its code or its definitions are invalid. Returns whether it was
         replaced."""
         try:
-            new = await OperatorProcess.load(self._words)
+            new = await OperatorProcess.load(self._args)
         except LoadFailed as error:
             self._say_unchanged(str(error))
             return False

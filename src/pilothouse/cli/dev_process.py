@@ -37,14 +37,14 @@ class OperatorProcess:
         self.loaded = loaded
 
     @classmethod
-    async def load(cls, words: Sequence[str]) -> Self:
-        """Start a process that loads the file, ``words`` being those of ``pilothouse run``. Raises ``LoadFailed``."""
+    async def load(cls, args: Sequence[str]) -> Self:
+        """Start a process that loads the file, with the ``args`` of ``pilothouse run``. Raises ``LoadFailed``."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
             "-m",
             "pilothouse.cli.operator_process",
-            *words,
+            *args,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             # Ctrl-C is handled by the session, which stops the operator before its API server.

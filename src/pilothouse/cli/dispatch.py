@@ -40,54 +40,54 @@ with lazy_imports():
     from pilothouse.machinery import flags
 
 _PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
-    "up": lambda program, words: up.run(program, words),
-    "create": lambda program, words: clusters.create(program, words),
-    "list": lambda program, words: clusters.list_(program, words),
-    "load": lambda program, words: clusters.load(program, words),
-    "kubeconfig": lambda program, words: clusters.kubeconfig(program, words),
-    "logs": lambda program, words: clusters.logs(program, words),
-    "stop": lambda program, words: clusters.stop(program, words),
-    "start": lambda program, words: clusters.start(program, words),
-    "delete": lambda program, words: clusters.delete(program, words),
-    "manager": lambda program, words: manager.run(program, words),
-    "apiserver": lambda program, words: apiserver.run(program, words),
-    "scheduler": lambda program, words: scheduler.run(program, words),
-    "nodes": lambda program, words: nodes.run(program, words),
-    "new": lambda program, words: new.run(program, words),
-    "run": lambda program, words: run.run(program, words),
-    "generate": lambda program, words: generate.run(program, words),
-    "get": lambda program, words: get.run(program, words),
-    "history": lambda program, words: history.run(program, words),
-    "why": lambda program, words: why.run(program, words),
-    "snapshot": lambda program, words: snapshot.run(program, words),
-    "record": lambda program, words: record.run(program, words),
-    "replay": lambda program, words: replay.run(program, words),
-    "top": lambda program, words: top.run(program, words),
-    "ui": lambda program, words: ui.run(program, words),
-    "simulate": lambda program, words: simulate.run(program, words),
-    "bugs": lambda program, words: bugs.run(program, words),
-    "envtest-assets": lambda program, words: envtest_assets.run(program, words),
-    "completion": lambda program, words: completion.run(program, words),
-    "man": lambda program, words: man.run(program, words),
-    "kube-apiserver": lambda program, words: kube_apiserver.run(program, words),
-    "etcd": lambda program, words: etcd.run(program, words),
+    "up": lambda program, args: up.run(program, args),
+    "create": lambda program, args: clusters.create(program, args),
+    "list": lambda program, args: clusters.list_(program, args),
+    "load": lambda program, args: clusters.load(program, args),
+    "kubeconfig": lambda program, args: clusters.kubeconfig(program, args),
+    "logs": lambda program, args: clusters.logs(program, args),
+    "stop": lambda program, args: clusters.stop(program, args),
+    "start": lambda program, args: clusters.start(program, args),
+    "delete": lambda program, args: clusters.delete(program, args),
+    "manager": lambda program, args: manager.run(program, args),
+    "apiserver": lambda program, args: apiserver.run(program, args),
+    "scheduler": lambda program, args: scheduler.run(program, args),
+    "nodes": lambda program, args: nodes.run(program, args),
+    "new": lambda program, args: new.run(program, args),
+    "run": lambda program, args: run.run(program, args),
+    "generate": lambda program, args: generate.run(program, args),
+    "get": lambda program, args: get.run(program, args),
+    "history": lambda program, args: history.run(program, args),
+    "why": lambda program, args: why.run(program, args),
+    "snapshot": lambda program, args: snapshot.run(program, args),
+    "record": lambda program, args: record.run(program, args),
+    "replay": lambda program, args: replay.run(program, args),
+    "top": lambda program, args: top.run(program, args),
+    "ui": lambda program, args: ui.run(program, args),
+    "simulate": lambda program, args: simulate.run(program, args),
+    "bugs": lambda program, args: bugs.run(program, args),
+    "envtest-assets": lambda program, args: envtest_assets.run(program, args),
+    "completion": lambda program, args: completion.run(program, args),
+    "man": lambda program, args: man.run(program, args),
+    "kube-apiserver": lambda program, args: kube_apiserver.run(program, args),
+    "etcd": lambda program, args: etcd.run(program, args),
 }
 """Those of ``COMMANDS``, and the programs that run under another's name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``pilothouse``. Returns the exit code."""
-    words = _words(argv)
-    return standard_streams.written(lambda: _main(words))
+    args = _args(argv)
+    return standard_streams.written(lambda: _main(args))
 
 
-def _main(words: list[str]) -> int:
-    if words[:1] == ["help"] and words[1:2] != ["help"]:
-        words = [*words[1:2], "--help"]
-    if not words or words[0] in {"-h", "--help", "help"}:
+def _main(args: list[str]) -> int:
+    if args[:1] == ["help"] and args[1:2] != ["help"]:
+        args = [*args[1:2], "--help"]
+    if not args or args[0] in {"-h", "--help", "help"}:
         print(usage())
-        return 0 if words else 2
-    name, rest = words[0], words[1:]
+        return 0 if args else 2
+    name, rest = args[0], args[1:]
     if name in {"version", "--version"}:
         return _version(rest)
     if name not in COMMANDS:
@@ -103,7 +103,7 @@ def _main(words: list[str]) -> int:
     return _run(name, rest)
 
 
-def _words(argv: Sequence[str] | None) -> list[str]:
+def _args(argv: Sequence[str] | None) -> list[str]:
     if argv is not None:
         return list(argv)
     standard_streams.prepare()
@@ -113,8 +113,8 @@ def _words(argv: Sequence[str] | None) -> list[str]:
 
 def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
     """``kube-controller-manager``: the manager with upstream's name and exit codes, which are 0 or 1."""
-    words = _words(argv)
-    code = standard_streams.written(lambda: _run("manager", words, program="kube-controller-manager"))
+    args = _args(argv)
+    code = standard_streams.written(lambda: _run("manager", args, program="kube-controller-manager"))
     return 1 if code == 2 else code
 
 
@@ -126,22 +126,22 @@ def stand_in(name: str, argv: Sequence[str]) -> int:
     return 1 if code == 2 else code
 
 
-def _run(name: str, words: Sequence[str], program: str = "") -> int:
+def _run(name: str, args: Sequence[str], program: str = "") -> int:
     try:
-        return _PROGRAMS[name](program or f"pilothouse {name}", words)
+        return _PROGRAMS[name](program or f"pilothouse {name}", args)
     except KeyboardInterrupt:
         return 130
 
 
-def _version(words: Sequence[str]) -> int:
+def _version(args: Sequence[str]) -> int:
     """Without flags: those of the module would take longer than the command."""
-    if words and words[0] in {"-h", "--help"}:
+    if args and args[0] in {"-h", "--help"}:
         print("Prints the version.\n\nUsage:\n  pilothouse version")
         return 0
-    if words:
+    if args:
         error = '"pilothouse version" does not take any arguments, got ["{}"]'
-        error = "unknown flag: {}" if words[0].startswith("-") else error
-        print(f'Error: {error.format(words[0])}\nSee "pilothouse version --help" for usage.', file=sys.stderr)
+        error = "unknown flag: {}" if args[0].startswith("-") else error
+        print(f'Error: {error.format(args[0])}\nSee "pilothouse version --help" for usage.', file=sys.stderr)
         return 2
     print(f"pilothouse v{pilothouse.__version__} (Kubernetes {pilothouse.KUBERNETES_VERSION})")
     return 0

@@ -51,9 +51,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Create the directory and print it."""
-    parsed = parse(flag_set(program), program, words)
+    parsed = parse(flag_set(program), program, args)
     if isinstance(parsed, int):
         return parsed
     try:
@@ -92,10 +92,10 @@ def _default(controllers: bool) -> Path:
     return Path(cache) / "pilothouse" / pilothouse.__version__ / kind
 
 
-def _script(name: str, *words: str) -> str:
+def _script(name: str, *args: str) -> str:
     code = f"import sys; from pilothouse.cli import stand_in; sys.exit(stand_in({name!r}, sys.argv[1:]))"
     # -P: the suite's directory must not shadow our modules.
-    command = shlex.join([sys.executable, "-P", "-c", code, *words])
+    command = shlex.join([sys.executable, "-P", "-c", code, *args])
     return f'#!/bin/sh\nexec {command} "$@"\n'
 
 

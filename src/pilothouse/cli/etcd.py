@@ -48,10 +48,10 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Serve until a signal."""
     flags = flag_set(program)
-    known, unknown = known_words(flags, [_with_two_dashes(word) for word in words])
+    known, unknown = known_words(flags, [_with_two_dashes(word) for word in args])
     parsed = parse(flags, program, known)
     if isinstance(parsed, int):
         return parsed

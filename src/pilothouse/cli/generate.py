@@ -43,18 +43,18 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print the manifests, or the models."""
 
     def generated(parsed: Parsed) -> str:
         if len(parsed.arguments) != 2 or parsed.arguments[0] not in ("manifests", "models"):
             expected = f'"{program} manifests FILE" or "{program} models CRD.yaml"'
-            raise UserError(f"expected {expected}, got {' '.join(words) or 'nothing'}", code=2)
+            raise UserError(f"expected {expected}, got {' '.join(args) or 'nothing'}", code=2)
         if parsed.arguments[0] == "models":
             return _models(parsed.arguments[1])
         return text_of(_manifests(parsed))
 
-    return print_text(flag_set(program), program, words, generated, most=2)
+    return print_text(flag_set(program), program, args, generated, most=2)
 
 
 def _manifests(parsed: Parsed) -> list[dict[str, Any]]:

@@ -77,9 +77,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print the objects."""
-    parsed = parse(flag_set(program), program, words, most=2)
+    parsed = parse(flag_set(program), program, args, most=2)
     if isinstance(parsed, int):
         return parsed
     complaint = ""

@@ -96,9 +96,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print the history."""
-    parsed = parse_for_object(flag_set(program), program, words, optional=True)
+    parsed = parse_for_object(flag_set(program), program, args, optional=True)
     if isinstance(parsed, int):
         return parsed
     if not parsed.arguments:

@@ -117,10 +117,10 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Serve until a signal."""
     flags = flag_set(program)
-    known, unknown = known_words(flags, words)
+    known, unknown = known_words(flags, args)
     parsed = parse(flags, program, known)
     if isinstance(parsed, int):
         return parsed

@@ -24,16 +24,16 @@ _EXITS = (
 )
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print the page. Exit code 2 for a program without one."""
-    if words and words[0] in {"-h", "--help"}:
+    if args and args[0] in {"-h", "--help"}:
         print(USAGE.format(program=program))
         return 0
-    desired = words[0] if words else "pilothouse"
-    if len(words) > 1 or desired not in {"pilothouse", ALIAS}:
+    desired = args[0] if args else "pilothouse"
+    if len(args) > 1 or desired not in {"pilothouse", ALIAS}:
         whole = f"pilothouse (which has the flags of {desired})" if desired in COMMANDS else "pilothouse"
         print(
-            f"Error: no manual page for {' '.join(words)}: the pages are {whole} and {ALIAS}\n"
+            f"Error: no manual page for {' '.join(args)}: the pages are {whole} and {ALIAS}\n"
             f'See "{program} --help" for usage.',
             file=sys.stderr,
         )

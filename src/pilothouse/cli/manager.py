@@ -34,10 +34,10 @@ def flag_set(program: str) -> FlagSet:
     return flags.flag_set(program, DESCRIPTORS)
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Manage until a signal. Exit codes as in ``program``; 1 also when the lease was lost."""
     flags = flag_set(program)
-    parsed = parse(flags, program, words)
+    parsed = parse(flags, program, args)
     if isinstance(parsed, int):
         return parsed
     if version := version_flag.version_text(parsed["version"]):

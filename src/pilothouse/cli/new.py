@@ -33,15 +33,15 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Write the project, and print the next commands."""
 
     def write(parsed: Parsed) -> str:
         if len(parsed.arguments) != 2 or parsed.arguments[0] != "operator":
-            raise UserError(f'expected "{program} operator NAME", got {" ".join(words) or "nothing"}', code=2)
+            raise UserError(f'expected "{program} operator NAME", got {" ".join(args) or "nothing"}', code=2)
         return _write(parsed.arguments[1], parsed)
 
-    return print_text(flag_set(program), program, words, write, most=2)
+    return print_text(flag_set(program), program, args, write, most=2)
 
 
 def _write(name: str, parsed: Parsed) -> str:

@@ -99,9 +99,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Simulate until a signal."""
-    parsed = parse(flag_set(program), program, words)
+    parsed = parse(flag_set(program), program, args)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _simulate(parsed), v=parsed["v"])

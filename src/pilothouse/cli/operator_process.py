@@ -31,7 +31,7 @@ _LINE_BYTES = 4096
 _POLL_SECONDS = 0.02
 
 
-def main(words: Sequence[str]) -> int:
+def main(args: Sequence[str]) -> int:
     """Load, report, wait, run. Returns the exit code."""
     # Before any code of the operator runs: its output must not be mixed with the report.
     report = os.dup(_OUTPUT)
@@ -39,7 +39,7 @@ def main(words: Sequence[str]) -> int:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if "PYTHONBREAKPOINT" not in os.environ:
         sys.breakpointhook = _reject_breakpoint
-    parsed = parse(run.flag_set("pilothouse run"), "pilothouse run", words, most=1)
+    parsed = parse(run.flag_set("pilothouse run"), "pilothouse run", args, most=1)
     if isinstance(parsed, int):
         return parsed
     loaded = _load(parsed.arguments[0])

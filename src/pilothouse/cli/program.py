@@ -39,11 +39,11 @@ def joined(errors: "Sequence[UserError]") -> UserError:
     return UserError("\nError: ".join(map(str, errors)), first.code)
 
 
-def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) -> Parsed | int:
+def parse(flags: FlagSet, program: str, args: Sequence[str], *, most: int = 0) -> Parsed | int:
     """The parsed flags, or the exit code if help was requested or the command line is invalid, including more than
     ``most`` positional arguments."""
     try:
-        parsed = flags.parse(words)
+        parsed = flags.parse(args)
     except FlagError as error:
         _print_error(str(error), program, 2)
         return 2
@@ -58,10 +58,10 @@ def parse(flags: FlagSet, program: str, words: Sequence[str], *, most: int = 0) 
 
 
 def print_text(
-    flags: FlagSet, program: str, words: Sequence[str], make: Callable[[Parsed], str], *, most: int = 0
+    flags: FlagSet, program: str, args: Sequence[str], make: Callable[[Parsed], str], *, most: int = 0
 ) -> int:
     """Print the result of ``make`` for the command line, or its ``UserError``; for commands without an event loop."""
-    parsed = parse(flags, program, words, most=most)
+    parsed = parse(flags, program, args, most=most)
     if isinstance(parsed, int):
         return parsed
     try:

@@ -42,9 +42,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Record."""
-    parsed = parse(flag_set(program), program, words, most=1)
+    parsed = parse(flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     # Ctrl-C is the usual end of a recording.

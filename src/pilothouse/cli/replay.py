@@ -45,9 +45,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Replay."""
-    parsed = parse(flag_set(program), program, words, most=1)
+    parsed = parse(flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _run(parsed, program), v=parsed["v"])

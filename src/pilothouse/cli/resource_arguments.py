@@ -46,10 +46,10 @@ def type_and_name(arguments: Sequence[str]) -> tuple[str, str]:
     return kind, name
 
 
-def parse_for_object(flags: FlagSet, program: str, words: Sequence[str], *, optional: bool = False) -> Parsed | int:
+def parse_for_object(flags: FlagSet, program: str, args: Sequence[str], *, optional: bool = False) -> Parsed | int:
     """Parse the flags and ``TYPE/NAME`` of a command about one object that prints text or JSON. Returns an exit code
     for ``--help`` or an invalid command line, which is printed. ``optional``: the object may be left out."""
-    parsed = parse(flags, program, words, most=2)
+    parsed = parse(flags, program, args, most=2)
     if isinstance(parsed, int):
         return parsed
     try:

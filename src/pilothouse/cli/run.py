@@ -107,9 +107,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Run until a signal."""
-    parsed = parse(flag_set(program), program, words, most=1)
+    parsed = parse(flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     if not parsed.arguments:
@@ -123,7 +123,7 @@ def run(program: str, words: Sequence[str]) -> int:
         for flag in _ADDRESSES:
             _address(parsed, flag)
         if parsed["dev"]:
-            return _develop(program, words, parsed)
+            return _develop(program, args, parsed)
         if wrong := sorted(_DEV_FLAGS.intersection(parsed.given)):
             raise UserError(f"--{wrong[0]} needs --dev", code=2)
         app = load_app(parsed.arguments[0])
@@ -140,9 +140,9 @@ def writes_json(parsed: Parsed) -> bool:
     return bool(parsed["logging-format"] == "json")
 
 
-def _develop(program: str, words: Sequence[str], parsed: Parsed) -> int:
+def _develop(program: str, args: Sequence[str], parsed: Parsed) -> int:
     # As in `up`, log lines of the programs need --v=1; those of the operator are in its process.
-    return serve(program, dev.develop(words, parsed), v=parsed["v"] - 1)
+    return serve(program, dev.develop(args, parsed), v=parsed["v"] - 1)
 
 
 async def run_app(app: "App", parsed: Parsed, health: "operator.Health | None" = None) -> int:

@@ -61,9 +61,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Schedule until a signal."""
-    parsed = parse(flag_set(program), program, words)
+    parsed = parse(flag_set(program), program, args)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _schedule(parsed), v=parsed["v"])

@@ -89,9 +89,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Save, show or restore."""
-    parsed = parse(flag_set(program), program, words, most=_MAX_WORDS)
+    parsed = parse(flag_set(program), program, args, most=_MAX_WORDS)
     if isinstance(parsed, int):
         return parsed
     if parsed.arguments[:1] == ("drain",):

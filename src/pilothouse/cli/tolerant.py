@@ -8,7 +8,7 @@ from pilothouse.machinery.flags import FlagSet, normalize
 _log = Log("flags")
 
 
-def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[str]]:
+def known_words(flags: FlagSet, args: Sequence[str]) -> tuple[list[str], list[str]]:
     """The arguments of known flags, and the unknown flags as they were given.
 
     The next argument is the value of an unknown flag unless it has one after ``=`` or that argument is a flag itself,
@@ -16,7 +16,7 @@ def known_words(flags: FlagSet, words: Sequence[str]) -> tuple[list[str], list[s
     """
     accepted: list[str] = []
     unknown: list[str] = []
-    left = list(reversed(words))
+    left = list(reversed(args))
     while left:
         word = left.pop()
         name, sign, _value = word.removeprefix("--").partition("=")

@@ -47,9 +47,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Show the cluster until the user quits."""
-    parsed = parse(flag_set(program), program, words)
+    parsed = parse(flag_set(program), program, args)
     if isinstance(parsed, int):
         return parsed
     try:

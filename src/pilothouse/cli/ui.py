@@ -30,9 +30,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print a link."""
-    parsed = parse(flag_set(program), program, words)
+    parsed = parse(flag_set(program), program, args)
     if isinstance(parsed, int):
         return parsed
     return serve(program, _run(parsed), v=parsed["v"])

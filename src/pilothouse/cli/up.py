@@ -64,9 +64,9 @@ Usage:
 """
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Run the plane until a signal, or with ``--wait`` until the manifests have converged."""
-    parsed = parse(flag_set(program), program, words)
+    parsed = parse(flag_set(program), program, args)
     if isinstance(parsed, int):
         return parsed
     # Users of `up` want the progress of the rollout; log lines of the programs need --v=1.

@@ -113,9 +113,9 @@ def flag_set(program: str) -> FlagSet:
     return flags
 
 
-def run(program: str, words: Sequence[str]) -> int:
+def run(program: str, args: Sequence[str]) -> int:
     """Print the explanation."""
-    parsed = parse_for_object(flag_set(program), program, words)
+    parsed = parse_for_object(flag_set(program), program, args)
     return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"], waits=True)
 
 

@@ -176,18 +176,18 @@ def load_flag_set(program: str) -> FlagSet:
     return flags
 
 
-def _named(program: str, words: Sequence[str]) -> Sequence[str]:
+def _named(program: str, args: Sequence[str]) -> Sequence[str]:
     """The arguments after ``cluster``, which ``create`` and ``delete`` require. Raises ``UserError``."""
-    if words and words[0] in {"-h", "--help"}:
-        return words
-    if not words or words[0] not in {"cluster", "clusters"}:
+    if args and args[0] in {"-h", "--help"}:
+        return args
+    if not args or args[0] not in {"cluster", "clusters"}:
         verb = program.rpartition(" ")[2]
         # A misspelt "cluster" is not the name of one.
-        name = words[0] if words and is_name(words[0]) and not closest(words[0], ["cluster"]) else "[NAME]"
+        name = args[0] if args and is_name(args[0]) and not closest(args[0], ["cluster"]) else "[NAME]"
         raise UserError(f"{verb} what? `{program} cluster {name}`", code=2)
-    if hint := kind_words.of_flags(program, words[1:]):
+    if hint := kind_words.of_flags(program, args[1:]):
         raise UserError(hint, code=2)
-    return words[1:]
+    return args[1:]
 
 
 @contextlib.contextmanager
@@ -202,10 +202,10 @@ def _printed(program: str) -> Iterator[list[int]]:
         code[0] = error.code
 
 
-def create(program: str, words: Sequence[str]) -> int:
+def create(program: str, args: Sequence[str]) -> int:
     """Create a cluster, and start it."""
     with _printed(program) as code:
-        parsed = parse(create_flag_set(program), program, _named(program, words), most=1)
+        parsed = parse(create_flag_set(program), program, _named(program, args), most=1)
         code[0] = parsed if isinstance(parsed, int) else _create(parsed)
     return code[0]
 
@@ -264,14 +264,14 @@ def _started(cluster: Cluster) -> process.Started:
 
 def _shown_sources(parsed: Parsed) -> str:
     """The flags with the manifests, abbreviated if there are many."""
-    words = [f"-f {shlex.quote(path)}" for path in parsed["filename"]]
-    if len(words) > _MAX_SHOWN:
-        words = ["-f FILE"]
+    args = [f"-f {shlex.quote(path)}" for path in parsed["filename"]]
+    if len(args) > _MAX_SHOWN:
+        args = ["-f FILE"]
     if parsed["kustomize"]:
-        words.append(f"-k {shlex.quote(parsed['kustomize'])}")
+        args.append(f"-k {shlex.quote(parsed['kustomize'])}")
     if parsed["recursive"]:
-        words.append("-R")
-    return escaped(" ".join(words))
+        args.append("-R")
+    return escaped(" ".join(args))
 
 
 def _say_ready(cluster: Cluster, started: process.Started) -> None:
@@ -299,10 +299,10 @@ def _shown(path: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and " " not in str(path) else str(path)
 
 
-def list_(program: str, words: Sequence[str]) -> int:
+def list_(program: str, args: Sequence[str]) -> int:
     """Print the clusters."""
     flags = list_flag_set(program)
-    parsed = parse(flags, program, [word for word in words if word not in {"cluster", "clusters"}])
+    parsed = parse(flags, program, [word for word in args if word not in {"cluster", "clusters"}])
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
@@ -359,9 +359,9 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         print("   ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def stop(program: str, words: Sequence[str]) -> int:
+def stop(program: str, args: Sequence[str]) -> int:
     """Stop clusters."""
-    return _each_named(stop_flag_set(program), program, words, _stop)
+    return _each_named(stop_flag_set(program), program, args, _stop)
 
 
 def _stop(cluster: Cluster) -> None:
@@ -374,9 +374,9 @@ def _stop(cluster: Cluster) -> None:
     print(f'cluster "{cluster.name}" {"is stopped" if process.stop(cluster) else "was not running"}')
 
 
-def start(program: str, words: Sequence[str]) -> int:
+def start(program: str, args: Sequence[str]) -> int:
     """Start clusters."""
-    return _each_named(start_flag_set(program), program, words, _start)
+    return _each_named(start_flag_set(program), program, args, _start)
 
 
 def _start(cluster: Cluster) -> None:
@@ -397,12 +397,12 @@ def _start(cluster: Cluster) -> None:
         )
 
 
-def delete(program: str, words: Sequence[str]) -> int:
+def delete(program: str, args: Sequence[str]) -> int:
     """Delete clusters."""
     with _printed(program) as code:
-        words = _named(program, words)
+        args = _named(program, args)
         flags = delete_flag_set(program)
-        parsed = parse(flags, program, words, most=len(words))
+        parsed = parse(flags, program, args, most=len(args))
         if isinstance(parsed, int):
             return parsed
         if parsed["all"] and parsed.arguments:
@@ -437,9 +437,9 @@ def _delete(cluster: Cluster) -> None:
     print(f'cluster "{cluster.name}" is deleted')
 
 
-def _each_named(flags: FlagSet, program: str, words: Sequence[str], act: Callable[[Cluster], None]) -> int:
+def _each_named(flags: FlagSet, program: str, args: Sequence[str], act: Callable[[Cluster], None]) -> int:
     """Apply a function to each cluster that the command line names."""
-    parsed = parse(flags, program, words, most=len(words))
+    parsed = parse(flags, program, args, most=len(args))
     return parsed if isinstance(parsed, int) else _each(parsed.arguments or ("",), program, act)
 
 
@@ -471,9 +471,9 @@ def _each(
     return worst
 
 
-def logs(program: str, words: Sequence[str]) -> int:
+def logs(program: str, args: Sequence[str]) -> int:
     """Print the log of a cluster."""
-    parsed = parse(logs_flag_set(program), program, words, most=1)
+    parsed = parse(logs_flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
@@ -498,9 +498,9 @@ def logs(program: str, words: Sequence[str]) -> int:
     return code[0]
 
 
-def kubeconfig(program: str, words: Sequence[str]) -> int:
+def kubeconfig(program: str, args: Sequence[str]) -> int:
     """Print the kubeconfig of a cluster, or merge it."""
-    parsed = parse(kubeconfig_flag_set(program), program, words, most=1)
+    parsed = parse(kubeconfig_flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
@@ -514,13 +514,13 @@ def kubeconfig(program: str, words: Sequence[str]) -> int:
     return code[0]
 
 
-def load(program: str, words: Sequence[str]) -> int:
+def load(program: str, args: Sequence[str]) -> int:
     """Apply manifests to a cluster."""
-    if hint := kind_words.of_images(words):
+    if hint := kind_words.of_images(args):
         with _printed(program) as code:
             raise UserError(hint, code=2)
         return code[0]
-    parsed = parse(load_flag_set(program), program, words, most=1)
+    parsed = parse(load_flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:

@@ -25,22 +25,22 @@ COMMANDS: Mapping[str, str] = {
 """Commands that have another name here."""
 
 
-def of_images(words: Sequence[str]) -> str:
+def of_images(args: Sequence[str]) -> str:
     """The error for ``load docker-image IMAGE``; empty for other arguments of ``load``."""
-    if len(words) > 1 and words[0] in {"docker-image", "image-archive"} and not words[1].startswith("-"):
+    if len(args) > 1 and args[0] in {"docker-image", "image-archive"} and not args[1].startswith("-"):
         return "there are no images to load: simulated nodes start no containers and pull nothing"
     return ""
 
 
-def of_flags(program: str, words: Sequence[str]) -> str:
+def of_flags(program: str, args: Sequence[str]) -> str:
     """The error for a flag that kind has and ``program`` does not; empty if there is none."""
-    for at, word in enumerate(words):
+    for at, word in enumerate(args):
         if word == "--":
             break
         flag, sign, value = word.partition("=")
         if flag in _FLAGS and program.endswith("create"):
             return f"unknown flag: {flag}: {_FLAGS[flag]}"
-        following = value if sign else next(iter(words[at + 1 :]), "")
+        following = value if sign else next(iter(args[at + 1 :]), "")
         if flag == "--name" or (flag == "-n" and not _is_number(following)):
             hint = "unknown flag: --name" if flag == "--name" else f'-n is --nodes, a whole number, got "{following}"'
             if flag == "-n" and not program.endswith("create"):

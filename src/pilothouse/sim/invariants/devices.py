@@ -83,8 +83,8 @@ class DeviceClaims(Invariant):
         for user, pod in zip(claim.status.reserved_for, users, strict=True):
             if pod is None or pod.metadata.uid != user.uid or is_terminal(pod):
                 raise Violation(f"claim {key} is reserved for {user.name}, which does not need it any more")
-        going = claim.metadata.deletion_timestamp is not None
-        if going and not users and ALLOCATION_FINALIZER in claim.metadata.finalizers:
+        terminating = claim.metadata.deletion_timestamp is not None
+        if terminating and not users and ALLOCATION_FINALIZER in claim.metadata.finalizers:
             raise Violation(f"claim {key} is being deleted and unused, and still exists")
         for owner in claim.metadata.owner_references:
             pod = self._pods.get(f"{namespace}/{owner.name}")

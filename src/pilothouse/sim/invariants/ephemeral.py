@@ -23,7 +23,7 @@ class EphemeralClaims(Invariant):
         self.created = 0
 
     def committed(self, change: Change, origin: Origin | None) -> None:
-        _key, _before, pod = self._pods.follow(change) or ("", None, None)
+        _key, _old, pod = self._pods.follow(change) or ("", None, None)
         for volume in pod.spec.volumes if pod is not None else ():
             if pod is not None and volume.ephemeral is not None:
                 name = f"{pod.metadata.namespace}/{ephemeral_claim_name(pod, volume)}"

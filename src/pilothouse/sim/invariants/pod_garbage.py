@@ -36,7 +36,7 @@ class PodGarbage(Invariant):
 
     def committed(self, change: Change, origin: Origin | None) -> None:
         if not self._nodes.follow(change) and (update := self._pods.follow(change)):
-            _key, old, _now = update
+            _key, old, _new = update
             if origin is not None and origin.controller == COLLECTOR and old is not None:
                 self._check(change.key, old, origin)
 
@@ -47,16 +47,16 @@ class PodGarbage(Invariant):
             )
         self.collected += origin.call.verb == "delete"
         name = pod.spec.node_name
-        leaving = pod.metadata.deletion_timestamp is not None
+        terminating = pod.metadata.deletion_timestamp is not None
         if not name:
-            if not leaving:
+            if not terminating:
                 raise Violation(f"{key} was never bound and is not deleted; {origin}")
             return
         read = self._reads.newest(origin, name, max_age=MAX_AGE)
         if read is None:
             raise Violation(f"{key}: {origin}, and node {name} was not read live before that")
         _at, node = read
-        if node is not None and not (leaving and is_out_of_service(node)):
+        if node is not None and not (terminating and is_out_of_service(node)):
             raise Violation(f"{key}: {origin}, but node {name} exists, and when last read it was not out of service")
 
     def observed(self, process: "Process", observation: Observation) -> None:
@@ -67,12 +67,12 @@ class PodGarbage(Invariant):
         for key, pod in self._pods.items():
             if pod.metadata.finalizers and is_terminal(pod):
                 continue
-            name, leaving = pod.spec.node_name, pod.metadata.deletion_timestamp is not None
+            name, terminating = pod.spec.node_name, pod.metadata.deletion_timestamp is not None
             if name and name not in self._nodes:
                 raise Violation(f"{key} remains of node {name}, which was removed")
-            if leaving and not name:
+            if terminating and not name:
                 raise Violation(f"{key} was never bound, is being deleted, and still exists")
-            if leaving and name and is_out_of_service(self._nodes[name]):
+            if terminating and name and is_out_of_service(self._nodes[name]):
                 raise Violation(f"{key} remains on node {name}, which is out of service")
 
 

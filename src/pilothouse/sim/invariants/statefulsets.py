@@ -53,7 +53,7 @@ class StatefulSets(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         if self._claims.follow(change) or self._revisions.follow(change):
             return
-        _name, _before, owner = self._owners.follow(change) or ("", None, None)
+        _name, _old, owner = self._owners.follow(change) or ("", None, None)
         if owner is not None:
             self._check_status(owner)
         if update := self._pods.follow(change):

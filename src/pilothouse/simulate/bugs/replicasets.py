@@ -204,8 +204,8 @@ async def deleted_by_hand(simulation: Simulation) -> None:
     user = Owner(simulation.user)
     await user.create(4)
     await asyncio.sleep(10.0)
-    cheap_now, dear, doomed, doomed_too = sorted(pod["metadata"]["name"] for pod in await user.items(PODS))
-    for name, cost in ((cheap_now, 10), (dear, 10), (doomed, 0), (doomed_too, 0)):
+    cheap_now, dear, first_victim, second_victim = sorted(pod["metadata"]["name"] for pod in await user.items(PODS))
+    for name, cost in ((cheap_now, 10), (dear, 10), (first_victim, 0), (second_victim, 0)):
         await user.set_cost(name, cost)
     await asyncio.sleep(1.0)
     slow = simulation.add_rule(Rule(delay(3.0), verb="watch", resource="pods"))

@@ -77,7 +77,7 @@ async def missing_object(view: View, text: str) -> Step | None:
     """For messages like ``configmap "x" not found``: who deleted the object, or that it was never created."""
     for plural, word in (("configmaps", "configmap"), ("secrets", "secret"), ("serviceaccounts", "serviceaccount")):
         for prefix in (f'{word} "', f'{plural} "'):
-            _before, separator, rest = text.partition(prefix)
+            _prefix, separator, rest = text.partition(prefix)
             name = rest.partition('"')[0]
             if separator and name and "not found" in rest:
                 other = await view.read(plural, name)

@@ -73,7 +73,7 @@ class DeploymentController(ManagedController):
             metrics=context.metrics,
         )
         self._selectors: Blueprints[Deployment, Selector | None] = Blueprints(
-            DEPLOYMENTS.kind, lambda owner: owner.spec.selector, lambda _owner, selector, _before: selector, self.log
+            DEPLOYMENTS.kind, lambda owner: owner.spec.selector, lambda _owner, selector, _old: selector, self.log
         )
         self.events = SetEvents(
             deployments=self._deployments,

@@ -31,7 +31,7 @@ class Blueprint(msgspec.Struct, frozen=True):
         return msgspec.json.encode(template)
 
 
-def draw(job: Job, selector: Selector | None, _before: Blueprint | None) -> Blueprint:
+def draw(job: Job, selector: Selector | None, _old: Blueprint | None) -> Blueprint:
     """The blueprint of a Job."""
     template: dict[str, Any] = msgspec.json.decode(job.spec.template)
     meta = template.setdefault("metadata", {})

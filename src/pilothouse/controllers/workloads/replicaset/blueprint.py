@@ -22,6 +22,6 @@ def selector_of(owner: ReplicaSet) -> LabelSelector | None:
     return LabelSelector(match_labels=selector) if isinstance(selector, dict) else selector
 
 
-def draw(owner: ReplicaSet, selector: Selector | None, _before: Blueprint | None) -> Blueprint:
+def draw(owner: ReplicaSet, selector: Selector | None, _old: Blueprint | None) -> Blueprint:
     """The blueprint of an owner."""
     return Blueprint(selector, template_labels(owner.spec.template))

@@ -91,7 +91,7 @@ class StatefulSetController(ManagedController):
         self._blueprints: Blueprints[StatefulSet, Blueprint] = Blueprints(
             STATEFUL_SETS.kind,
             lambda owner: owner.spec.selector,
-            lambda owner, selector, _before: Blueprint(owner, selector),
+            lambda owner, selector, _old: Blueprint(owner, selector),
             self.log,
         )
         self._gate = OwnerGate(
