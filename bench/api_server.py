@@ -1,9 +1,9 @@
 """API server compared with kube-apiserver: creates, updates, a mixed load, lists of 10,000 pods, and 100 watches.
 
-Ours serves HTTPS and stores durably in SQLite, or in an etcd of its own (``server-etcd``). kube-apiserver uses an etcd
-with ``--unsafe-no-fsync``, and so does ours then, so that the disk is not compared. Both servers run during the whole
-benchmark; one load generator, this process, uses them alternately with 32 connections. Figures: operations per second,
-CPU of the server per operation (with its etcd's), and resident memory per pod.
+pilothouse serves HTTPS and stores durably in SQLite, or in an etcd of its own (``server-etcd``). kube-apiserver uses
+an etcd with ``--unsafe-no-fsync``, as pilothouse's is then, so that the disk is not compared. Both servers run during
+the whole benchmark; one load generator, this process, uses them alternately with 32 connections. Figures: operations
+per second, CPU of the server per operation (with its etcd's), and resident memory per pod.
 
 ``python -m bench.api_server [PODS] [ROUNDS] [--etcd]`` runs it alone.
 """
@@ -237,7 +237,7 @@ async def _fan_out(side: _Side) -> float:
 
 
 @contextlib.contextmanager
-def _ours(etcd: Etcd | None) -> Iterator[_Side]:
+def _pilothouse(etcd: Etcd | None) -> Iterator[_Side]:
     with tempfile.TemporaryDirectory(prefix="pilothouse-bench-") as name:
         directory = Path(name)
         kubeconfig, log = directory / "kubeconfig", directory / "log"
@@ -246,7 +246,7 @@ def _ours(etcd: Etcd | None) -> Iterator[_Side]:
             command.append(f"--etcd-servers={etcd.url}")
         with started(command, log, cwd=directory) as process:
             wait_for_line(process, "API server ready", log)
-            yield _Side("ours", kubeconfig, (process.pid, *((etcd.pid,) if etcd is not None else ())))
+            yield _Side("pilothouse", kubeconfig, (process.pid, *((etcd.pid,) if etcd is not None else ())))
 
 
 @contextlib.contextmanager
@@ -289,17 +289,17 @@ def figures(pods: int = PODS, rounds: int = ROUNDS, *, on_etcd: bool = False) ->
         return []
     with contextlib.ExitStack() as stack:
         etcd = stack.enter_context(_running(Etcd())) if on_etcd else None
-        sides = [stack.enter_context(_ours(etcd))]
+        sides = [stack.enter_context(_pilothouse(etcd))]
         if not without:
             cluster = stack.enter_context(running())
             sides.append(_Side("kube-apiserver+etcd", cluster.kubeconfig, cluster.process_ids))
         _measure(sides, pods, rounds)
-    ours, others = sides[0].found, sides[1].found if len(sides) > 1 else {}
+    measured, others = sides[0].found, sides[1].found if len(sides) > 1 else {}
     other_name = sides[1].name if len(sides) > 1 else ""
 
     def row(title: str, unit: str, name: str, *, scale: float = 1.0, rate: bool = False, **held: float) -> Figure:
         return figure(
-            title, unit, [value * scale for value in ours[name]], [value * scale for value in others.get(name, ())],
+            title, unit, [value * scale for value in measured[name]], [value * scale for value in others.get(name, ())],
             other_name=other_name, more_is_better=rate, by_best=True,
             budget=held.get("budget") if others else None, aim=held.get("aim"),
         )  # fmt: skip

@@ -106,7 +106,7 @@ async def _bound(cluster: RealCluster, pid: int, count: int, name: str) -> dict[
 
 
 def measure(cluster: RealCluster, who: str, count: int, name: str, *, profile: Path | None = None) -> dict[str, float]:
-    """One manager, so many volumes and claims. ``profile``: where cProfile is to write about ours."""
+    """One manager, so many volumes and claims. ``profile``: where cProfile is to write about pilothouse."""
     words = command(cluster, who, _CONTROLLERS)
     if profile is not None:
         words[1:1] = ["-m", "cProfile", "-o", str(profile)]
@@ -131,7 +131,7 @@ def main() -> None:
     if "--profile" in sys.argv:
         with running() as cluster, tempfile.TemporaryDirectory() as directory:
             profile = Path(directory, "profile")
-            print(measure(cluster, "ours", sizes[0], "bench-0", profile=profile))
+            print(measure(cluster, "pilothouse", sizes[0], "bench-0", profile=profile))
             pstats.Stats(str(profile)).sort_stats("tottime").print_stats(45)
         return
     measured = [one for count in sizes for one in figures(count)]

@@ -95,11 +95,11 @@ async def _main(port: int, count: int) -> dict[str, tuple[float, float]]:
 
 def measure(count: int) -> dict[str, tuple[float, float]]:
     """By name: microseconds of CPU per request, requests per second."""
-    ours, theirs = multiprocessing.Pipe()
-    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
+    own_end, child_end = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(child_end,), daemon=True)
     server.start()
     try:
-        return loops.run(_main(ours.recv(), count))
+        return loops.run(_main(own_end.recv(), count))
     finally:
         server.terminate()
         server.join()

@@ -68,7 +68,7 @@ async def _create(kubeconfig: Path, count: int) -> float:
 
 
 @contextlib.contextmanager
-def _ours(directory: Path) -> Iterator[tuple[Path, int]]:
+def _pilothouse(directory: Path) -> Iterator[tuple[Path, int]]:
     kubeconfig, log = directory / "kubeconfig", directory / "log"
     command = pilothouse("apiserver", f"--data-dir={directory}/data", "--port=0", f"--kubeconfig={kubeconfig}")
     with started(command, log, cwd=directory) as process:
@@ -78,23 +78,23 @@ def _ours(directory: Path) -> Iterator[tuple[Path, int]]:
 
 def figures() -> list[Figure]:
     """Creates per second on both, and what one costs our server."""
-    rates: dict[str, list[float]] = {"ours": [], "go": []}
+    rates: dict[str, list[float]] = {"pilothouse": [], "upstream": []}
     server: list[float] = []
     generator: list[float] = []
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pilothouse-bench-")))
-        ours, pid = stack.enter_context(_ours(directory))
-        theirs = None if missing_programs() else stack.enter_context(running()).kubeconfig
+        kubeconfig, pid = stack.enter_context(_pilothouse(directory))
+        other_kubeconfig = None if missing_programs() else stack.enter_context(running()).kubeconfig
         for _round in range(ROUNDS):
             before, own = cpu_seconds(pid), cpu_seconds(os.getpid())
-            rates["ours"].append(PODS_PER_RUN / loops.run(_create(ours, PODS_PER_RUN)))
+            rates["pilothouse"].append(PODS_PER_RUN / loops.run(_create(kubeconfig, PODS_PER_RUN)))
             server.append((cpu_seconds(pid) - before) / PODS_PER_RUN * 1e6)
             generator.append((cpu_seconds(os.getpid()) - own) / PODS_PER_RUN * 1e6)
-            if theirs is not None:
-                rates["go"].append(PODS_PER_RUN / loops.run(_create(theirs, PODS_PER_RUN)))
+            if other_kubeconfig is not None:
+                rates["upstream"].append(PODS_PER_RUN / loops.run(_create(other_kubeconfig, PODS_PER_RUN)))
     return [
         figure(
-            "durable pod creates", "per s", rates["ours"], rates["go"], other_name="kube-apiserver",
+            "durable pod creates", "per s", rates["pilothouse"], rates["upstream"], other_name="kube-apiserver",
             budget=2.0, aim=5.0, more_is_better=True, by_best=True,
         ),
         figure("  server CPU per create", "µs", server),

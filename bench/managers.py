@@ -1,4 +1,4 @@
-"""The two managers that are compared: ours and kube-controller-manager, with the same controllers, not throttled."""
+"""The managers that are compared, pilothouse and kube-controller-manager, with the same controllers, not throttled."""
 
 import contextlib
 import subprocess
@@ -12,17 +12,17 @@ from tests.real_cluster import RealCluster
 from bench.processes import environment, pilothouse
 from bench.report import Figure, figure
 
-ORDER = ("ours", "go", "go", "ours", "ours", "go")
+ORDER = ("pilothouse", "upstream", "upstream", "pilothouse", "pilothouse", "upstream")
 _SETTLE_SECONDS = 3.0
 
 
 def command(cluster: RealCluster, who: str, controllers: str, *more: str) -> list[str]:
-    """The command line of ``ours`` or ``go``. ``more``: flags that both have."""
+    """The command line of ``pilothouse`` or ``upstream``. ``more``: flags that both have."""
     flags = [
         f"--kubeconfig={cluster.kubeconfig}", f"--controllers={controllers}", "--kube-api-qps=100000",
         "--kube-api-burst=100000", "--leader-elect=false", "--secure-port=0", *more,
     ]  # fmt: skip
-    if who == "ours":
+    if who == "pilothouse":
         return pilothouse("manager", *flags)
     return [
         str(cluster.assets / "kube-controller-manager"), *flags, "--port=0", f"--cert-dir={cluster.directory}",
@@ -50,7 +50,7 @@ def running_manager(command: list[str], log: Path) -> Iterator[int]:
 
 
 Runs = dict[str, list[dict[str, float]]]
-"""What was measured of ``ours`` and ``go``, run by run."""
+"""What was measured of ``pilothouse`` and ``upstream``, run by run."""
 
 
 def in_turn(what: str, order: Sequence[str], measure: Callable[[str, str], dict[str, float]]) -> Runs:
@@ -58,7 +58,7 @@ def in_turn(what: str, order: Sequence[str], measure: Callable[[str, str], dict[
 
     Every run is shown at once: whoever waits for minutes wants to see it move.
     """
-    runs: Runs = {"ours": [], "go": []}
+    runs: Runs = {"pilothouse": [], "upstream": []}
     for number, who in enumerate(order):
         found = measure(who, f"bench-{number}")
         runs[who].append(found)
@@ -76,18 +76,18 @@ def comparisons(what: str, runs: Runs, *, series: str = "", size: int = 0) -> li
 
     ``series`` names what is measured at several sizes, ``size`` is this one.
     """
-    return [_compared(what, name, runs, series, size) for name in runs["ours"][0]]
+    return [_compared(what, name, runs, series, size) for name in runs["pilothouse"][0]]
 
 
 def _compared(what: str, name: str, runs: Runs, series: str, size: int) -> Figure:
     title, _, unit = name.rpartition(" ")
     budget, aim = _HELD_TO[unit]
-    ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]
+    pilothouse, upstream = [run[name] for run in runs["pilothouse"]], [run[name] for run in runs["upstream"]]
     return figure(
         f"{what}: {title}",
         unit,
-        ours,
-        go,
+        pilothouse,
+        upstream,
         other_name="Go",
         budget=budget,
         aim=aim,

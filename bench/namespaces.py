@@ -1,9 +1,9 @@
 """Manager compared with kube-controller-manager: 1,000 namespaces get their service account and root CA.
 
-Managers run alternately, in the order ours, Go, Go, ours, ours, Go, each time on a new API server. This process creates
-the namespaces with sixteen concurrent requests, faster than the two controllers, which have one worker each as
-upstream, can follow. Figures: wall seconds from the first namespace until the last has both, CPU microseconds and
-writes of the manager per namespace, its resident memory at the end.
+Managers run alternately (``managers.ORDER``), each time on a new API server. This process creates the namespaces with
+sixteen concurrent requests, faster than the two controllers, which have one worker each as upstream, can follow.
+Figures: wall seconds from the first namespace until the last has both, CPU microseconds and writes of the manager per
+namespace, its resident memory at the end.
 
 ``python -m bench.namespaces [NAMESPACES]`` runs it alone.
 """

@@ -1,8 +1,8 @@
 """An operator compared with kopf: 1,000 Websites to ready, one change of all, and two minutes at rest.
 
 ``examples/website_operator.py`` and the same with kopf (``bench/website_kopf.py``), each in a process of its own,
-against ``pilothouse up`` in another, in the order ours, kopf, kopf, ours. Wall time, CPU and peak resident memory of
-the operator, and its requests. Nothing without kopf.
+against ``pilothouse up`` in another, alternately (``ORDER``). Wall time, CPU and peak resident memory of the
+operator, and its requests. Nothing without kopf.
 
 Requests are counted by the API server: writes and reads of Websites and of what they own, by anybody but this program
 and the controllers (which write the status of Deployments), and the operator's events. Lists and watches are not, nor
@@ -42,7 +42,7 @@ from pilothouse.env import Env, TaskGroup, loops
 
 COUNT = 1000
 REST_SECONDS = 120.0
-ORDER = ("ours", "kopf", "kopf", "ours")
+ORDER = ("pilothouse", "kopf", "kopf", "pilothouse")
 PODS_PER_NODE = 100
 """A simulated node takes 110."""
 EXAMPLE = ROOT / "examples" / "website_operator.py"
@@ -90,8 +90,8 @@ def is_ready(site: Site, generation: int) -> bool:
 
 
 def command(who: str, kubeconfig: Path) -> list[str]:
-    """The command line of ``ours`` or ``kopf``."""
-    if who == "ours":
+    """The command line of ``pilothouse`` or ``kopf``."""
+    if who == "pilothouse":
         off = ["--metrics-bind-address=0", "--health-probe-bind-address=0", "--kube-api-qps=0"]
         return pilothouse("run", str(EXAMPLE), f"--kubeconfig={kubeconfig}", *off)
     return [sys.executable, "-m", "kopf", "run", str(WITH_KOPF), "--all-namespaces", "--standalone", "--quiet"]
@@ -220,12 +220,12 @@ def figures(count: int = COUNT, rest_seconds: float = REST_SECONDS, order: Seque
     if importlib.util.find_spec("kopf") is None:
         print("operator: kopf is not installed: python -m pip install kopf kubernetes_asyncio", file=sys.stderr)
         return []
-    runs: dict[str, list[dict[str, float]]] = {"ours": [], "kopf": []}
+    runs: dict[str, list[dict[str, float]]] = {"pilothouse": [], "kopf": []}
     for who in order:
         runs[who].append(measure(who, count, rest_seconds))
         shown = ", ".join(f"{name} {value:.3g}" for name, value in runs[who][-1].items())
         print(f"operator, {who}: {shown}", file=sys.stderr, flush=True)
-    return [_compared(count, name, runs) for name in runs["ours"][0]]
+    return [_compared(count, name, runs) for name in runs["pilothouse"][0]]
 
 
 def _compared(count: int, name: str, runs: dict[str, list[dict[str, float]]]) -> Figure:
@@ -236,7 +236,7 @@ def _compared(count: int, name: str, runs: dict[str, list[dict[str, float]]]) ->
     return figure(
         f"{count:,} Websites, {title.rstrip(',')}",
         unit,
-        [run[name] for run in runs["ours"]],
+        [run[name] for run in runs["pilothouse"]],
         # Nothing divides by no requests.
         [run[name] for run in runs["kopf"]] if any(run[name] for run in runs["kopf"]) else (),
         other_name="kopf",

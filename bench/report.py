@@ -10,7 +10,7 @@ import msgspec
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row. With ``other``, what counts is the ratio ours / other; without, the value itself.
+    """One row. With ``other``, what counts is the ratio pilothouse / other; without, the value itself.
 
     ``value`` and ``other`` are medians, ``best`` and ``other_best`` the best runs; what counts is that of the medians,
     and with ``by_best`` that of the best runs (for times on a machine whose pace others have a say in).
@@ -96,7 +96,8 @@ def figure(
 def growth(figures: Sequence[Figure]) -> list[Figure]:
     """Whether a cost per object is flat: every series of microseconds, at its largest size divided by its smallest.
 
-    1 is flat. By the best runs, ours as the value and the other's beside it. Series with one size say nothing here.
+    1 is flat. By the best runs, with pilothouse as the value and the other beside it. Series with one size are
+    not included.
     """
     by_series: dict[str, dict[int, Figure]] = {}
     for one in figures:

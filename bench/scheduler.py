@@ -24,7 +24,7 @@ from pilothouse.client import Client
 from pilothouse.client.connect import connect
 from pilothouse.env import Env, loops
 
-ORDER = ("ours", "go", "go", "ours")
+ORDER = ("pilothouse", "upstream", "upstream", "pilothouse")
 PODS_PER_RUN = 2000
 _ZONES = 5
 _ALLOCATABLE = {"cpu": "32", "memory": "256Gi", "pods": "110"}
@@ -32,13 +32,13 @@ _HANDS = 32
 _PATIENCE_SECONDS = 300.0
 
 
-def _ours(cluster: RealCluster) -> list[str]:
+def _pilothouse(cluster: RealCluster) -> list[str]:
     return pilothouse(
         "scheduler", f"--kubeconfig={cluster.kubeconfig}", "--kube-api-qps=100000", "--kube-api-burst=100000"
     )
 
 
-def _go(cluster: RealCluster) -> list[str]:
+def _upstream(cluster: RealCluster) -> list[str]:
     return [
         str(cluster.assets / "kube-scheduler"), f"--kubeconfig={cluster.kubeconfig}", "--kube-api-qps=100000",
         "--kube-api-burst=100000", "--leader-elect=false", "--port=0", "--secure-port=0",
@@ -169,13 +169,15 @@ def figures(nodes: int = 1000, pods: int = PODS_PER_RUN, order: Sequence[str] = 
         def one(who: str, name: str) -> dict[str, float]:
             namespace = cluster.namespace(name)
             make_pods(cluster, namespace, pods)
-            found = measure(cluster, _ours(cluster) if who == "ours" else _go(cluster), namespace, pods)
+            found = measure(
+                cluster, _pilothouse(cluster) if who == "pilothouse" else _upstream(cluster), namespace, pods
+            )
             # Every round begins with empty nodes.
             cluster.request("DELETE", f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
             return found
 
         runs = in_turn(f"scheduler at {nodes:,} nodes", order, one)
-    return [_figure(nodes, name, runs) for name in runs["ours"][0]]
+    return [_figure(nodes, name, runs) for name in runs["pilothouse"][0]]
 
 
 _HELD_TO: dict[str, tuple[str, float | None, float | None]] = {
@@ -188,13 +190,13 @@ _HELD_TO: dict[str, tuple[str, float | None, float | None]] = {
 
 def _figure(nodes: int, name: str, runs: Runs) -> Figure:
     unit, budget, aim = _HELD_TO[name]
-    ours, go = [run[name] for run in runs["ours"]], [run[name] for run in runs["go"]]
+    pilothouse, upstream = [run[name] for run in runs["pilothouse"]], [run[name] for run in runs["upstream"]]
     title = name.removesuffix(f" {unit}")
     return figure(
         f"scheduler at {nodes:,} nodes: {title}",
         unit,
-        ours,
-        go,
+        pilothouse,
+        upstream,
         other_name="Go",
         budget=budget,
         aim=aim,

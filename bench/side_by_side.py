@@ -1,9 +1,9 @@
 """Manager compared with kube-controller-manager: a ReplicaSet is scaled from 0 to N and back to 0.
 
-Both run on one real API server without client throttling, alternately in the order ours, Go, Go, ours, ours, Go, so
-that changes in the speed of the machine affect both. Wall times and CPU are compared by the best run of each, because
-other load only makes a run longer. Figures: wall seconds up and down, CPU microseconds of the manager per pod, its
-resident memory with all pods. With several sizes, the last rows show whether the cost per pod grows.
+Both run on one real API server without client throttling, alternately (``managers.ORDER``), so that changes in the
+speed of the machine affect both. Wall times and CPU are compared by the best run of each, because other load only
+makes a run longer. Figures: wall seconds up and down, CPU microseconds of the manager per pod, its resident memory
+with all pods. With several sizes, the last rows show whether the cost per pod grows.
 """
 
 import sys

@@ -3,7 +3,7 @@
 
 Asynchronous handlers share one client, handlers compare single fields, what is read of other objects is in indexes, and
 kopf's own log lines are not sent as events. ``kopf run bench/website_kopf.py --all-namespaces`` runs it;
-``bench.operator`` measures it beside ours.
+``bench.operator`` compares it with that one.
 """
 
 import datetime

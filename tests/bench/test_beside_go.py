@@ -14,10 +14,10 @@ def test_each_run_has_a_unique_name_and_its_manager(capsys: pytest.CaptureFixtur
         observed.append((side, name))
         return {"up, wall s": float(len(observed))}
 
-    runs = in_turn("small", ("ours", "go", "go"), measure)
-    assert observed == [("ours", "bench-0"), ("go", "bench-1"), ("go", "bench-2")]
-    assert runs == {"ours": [{"up, wall s": 1.0}], "go": [{"up, wall s": 2.0}, {"up, wall s": 3.0}]}
-    assert "small, go: up, wall s 3" in capsys.readouterr().err
+    runs = in_turn("small", ("pilothouse", "upstream", "upstream"), measure)
+    assert observed == [("pilothouse", "bench-0"), ("upstream", "bench-1"), ("upstream", "bench-2")]
+    assert runs == {"pilothouse": [{"up, wall s": 1.0}], "upstream": [{"up, wall s": 2.0}, {"up, wall s": 3.0}]}
+    assert "small, upstream: up, wall s 3" in capsys.readouterr().err
     [figure] = comparisons("small", runs)
     assert (figure.name, figure.unit, figure.ratio) == ("small: up, wall", "s", 0.5)
 

@@ -36,7 +36,7 @@ def test_requests_of_the_operator() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", ["ours", "kopf"])
+@pytest.mark.parametrize("side", ["pilothouse", "kopf"])
 def test_both_operators_have_the_same_result(side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator, "_START_SECONDS", 3.0)
     result = measure(side, 2, 1.0)

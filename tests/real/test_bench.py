@@ -15,10 +15,10 @@ def test_bench_of_deployments(real_cluster: RealCluster) -> None:
     """Two Deployments of two pods, with our manager. The namespace controller waits five seconds."""
     before = requests_answered(real_cluster)
     with light_nodes(real_cluster, 2) as check:
-        result = measure(real_cluster, 2, 2, "ours", "bench-small")
+        result = measure(real_cluster, 2, 2, "pilothouse", "bench-small")
         check()
     assert all(value > 0 for value in result.values())
-    figures = comparisons("small", {"ours": [result], "go": [result]})
+    figures = comparisons("small", {"pilothouse": [result], "upstream": [result]})
     assert [figure.ratio for figure in figures] == [1.0] * 8
     requests = requests_answered(real_cluster) - before
     assert requests["POST pods 201"] == 8, "four at first, four of the other image"
@@ -28,7 +28,7 @@ def test_bench_of_deployments(real_cluster: RealCluster) -> None:
 
 
 def test_bench_of_namespaces(real_cluster: RealCluster) -> None:
-    result = namespaces.measure(real_cluster, "ours", 2, "bench-filled")
+    result = namespaces.measure(real_cluster, "pilothouse", 2, "bench-filled")
     assert len(result) == 4
     assert all(value > 0 for value in result.values())
 
@@ -36,7 +36,7 @@ def test_bench_of_namespaces(real_cluster: RealCluster) -> None:
 def test_bench_of_claims_binds_each_in_four_writes(real_cluster: RealCluster) -> None:
     """To volumes of their own."""
     name = "bench-bound"
-    result = claims.measure(real_cluster, "ours", 2, name)
+    result = claims.measure(real_cluster, "pilothouse", 2, name)
     paths, volumes = f"/api/v1/namespaces/{name}/persistentvolumeclaims", "/api/v1/persistentvolumes"
     bound = [f"{volumes}/{item['spec']['volumeName']}" for item in real_cluster.request("GET", paths)["items"]]
     assert sorted(bound) == [f"{volumes}/{name}-0", f"{volumes}/{name}-1"]
