@@ -9,9 +9,12 @@ from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
 from pilothouse.api.kinds import Kind
-from pilothouse.api.meta import Object
+from pilothouse.api.meta import Object, ObjectMeta, View
 from pilothouse.api.storage import STORAGE_CLASSES
+from pilothouse.client.interceptor import Rule, delay
 from pilothouse.env import Env
+from pilothouse.nodes import Profile
+from pilothouse.operator import App, Context, CustomResource
 from pilothouse.testing import async_plane
 from pilothouse.why import Reference, ServerEvidence, explain
 
@@ -264,6 +267,44 @@ async def test_custom_resource_is_explained_by_the_custom_resources_that_it_owns
     explanation = await cluster.why("rooms.example.com", "blue")
     assert "room/blue-0 has the condition Ready False: NoKey" in text(explanation), text(explanation)
     assert "secret/key is not there" in text(explanation), text(explanation)
+
+
+class Hall(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, str] = {}
+
+
+HALLS = CustomResource("example.com/v1", Hall)
+
+
+async def test_pod_that_an_operator_has_replaced(env: Env) -> None:
+    """The last phase of the old pod starts a sync, too, as a part of the deletion, whatever the kubelet waited for."""
+    app = App("halls")
+
+    @app.controller(HALLS, owns=(PODS,))
+    async def sync(hall: Hall, ctx: Context[Hall]) -> None:
+        name, image = hall.metadata.name, hall.spec["image"]
+        pod = ctx.get(PODS, name)
+        if pod is not None and pod.metadata.labels["image"] != image:
+            await ctx.delete(PODS, name)
+            return
+        metadata = {"name": name, "labels": {"image": image}}
+        containers = [{"name": "app", "image": "nginx", "args": [image]}]
+        await ctx.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+
+    late = Rule(delay(2.0, 2.0), verb="watch", resource="pods")
+    async with async_plane(env=env, profile=Profile()) as plane, plane.running(app, faults=[late]):
+        cluster = Cluster(plane)
+        await cluster.create(
+            {"apiVersion": "example.com/v1", "kind": "Hall", "metadata": {"name": "red"}, "spec": {"image": "one"}}
+        )
+        await asyncio.sleep(30)
+        await cluster.patch(HALLS.kind, "red", {"spec": {"image": "two"}})
+        await asyncio.sleep(60)
+        (pod,) = await cluster.documents("pods", NAMESPACE)
+        assert pod["metadata"]["labels"] == {"image": "two"}
+        explanation = await cluster.why("pods", "red")
+        assert roots(explanation)[0].startswith('hall/red changed: spec.image: "one" -> "two"'), text(explanation)
 
 
 async def test_taint_eviction_ignores_budgets(cluster: Cluster) -> None:

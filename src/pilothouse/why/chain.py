@@ -198,7 +198,7 @@ class Chain:
             )
         for trigger in cause.triggers if cause is not None else ():
             cause_change = await self._change_of(trigger)
-            if cause_change is not None and cause_change.type == "DELETED":
+            if cause_change is not None and (cause_change.type == "DELETED" or await self._ends(cause_change)):
                 cause_change = await self._deletion_request_of(cause_change)
             if (
                 cause is not None
@@ -258,6 +258,11 @@ class Chain:
             f"{first.type} {first.resource.partition('.')[0]}/{first.name} at resourceVersion {first.resource_version}"
         )
         return [f"what led to it is not in the history: {text}"]
+
+    async def _ends(self, change: ObjectChange) -> bool:
+        """Whether a change is a part of a deletion that was requested before: the last phase of a pod."""
+        before = await self._evidence.before(change) if change.type == "MODIFIED" else None
+        return bool(before and (before.get("metadata") or {}).get("deletionTimestamp"))
 
     async def _deletion_request_of(self, removed: ObjectChange) -> ObjectChange:
         """The delete request, for the change that removed the object."""
