@@ -50,13 +50,13 @@ KUBECONFIG = {
         ("up --kubeconfig=", "--kubeconfig must name a file"),
         ("create clster", "`pilothouse create cluster [NAME]`"),
         ("bugs lst", 'expected "pilothouse bugs list" or "pilothouse bugs run BUG", got lst'),
-        ("new operater x", 'expected "pilothouse new operator NAME", got operater x\nSee "pilothouse new --help" for'),
+        ("new operatro x", 'expected "pilothouse new operator NAME", got operatro x\nSee "pilothouse new --help" for'),
         ("snapshot drian FILE", '"pilothouse snapshot drain FILE NODE...", got drian FILE'),
         ("up --wait", "--wait needs manifests to wait for: use -f or -k"),
         ("up --timeout=5s", "--timeout is for --wait"),
         (
-            "up --authorization-mode=Node,RBAC",
-            "must be AlwaysAllow or RBAC (kube-apiserver's Node,RBAC), got Node,RBAC",
+            "up --authorization-mode=Node",
+            "must be AlwaysAllow or Node,RBAC (RBAC for short), got Node\n",
         ),
         ("nodes --node-prefix=A_", '--node-prefix "A_" can\'t begin the name of a node'),
         (
@@ -69,7 +69,10 @@ KUBECONFIG = {
         ("up --controllers=nope", '"nope" is not in the list of known controllers'),
         ("up --controllers=deploymnt", "known controllers (did you mean deployment?)"),
         ("up --in-memory --data-dir=x", "--in-memory and --data-dir can't be used together"),
-        ("apiserver --authorization-mode=ABAC", "--authorization-mode must be AlwaysAllow or RBAC"),
+        (
+            "apiserver --authorization-mode=ABAC",
+            "--authorization-mode must be AlwaysAllow or Node,RBAC (RBAC for short), got ABAC",
+        ),
         (
             "apiserver --service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24",
             "at most one CIDR of each IP family is allowed",

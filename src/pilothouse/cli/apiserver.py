@@ -68,7 +68,12 @@ def server_flags(flags: FlagSet, *, service_range: str = "10.0.0.0/24") -> None:
         Flag("port", INT, ANY_PORT, "Port to listen on; 0: any free port, -1: 6443 or the next free port"),
         Flag("data-dir", STRING, "", "Directory to store the cluster in; empty: store it in memory"),
         Flag("token-auth-file", STRING, "", "CSV file with the tokens of further users: token,user,uid,groups"),
-        Flag("authorization-mode", STRING, "AlwaysAllow", "Authorization mode: AlwaysAllow or RBAC"),
+        Flag(
+            "authorization-mode",
+            STRING,
+            "AlwaysAllow",
+            "Authorization mode: AlwaysAllow or RBAC, which is kube-apiserver's Node,RBAC",
+        ),
         Flag("enable-admission-plugins", STRINGS, (), "Admission plugins to enable in addition to the default ones"),
         Flag("disable-admission-plugins", STRINGS, (), "Admission plugins to disable"),
         Flag(admission_config.FLAG, STRING, "", admission_config.HELP),
@@ -178,17 +183,27 @@ def administrators_kubeconfig(
     )
 
 
+def authorization_modes(parsed: Parsed) -> str:
+    """``AlwaysAllow``, or ``Node,RBAC`` as in kubeadm's clusters, also for ``RBAC`` alone: mode Node grants nodes their
+    permissions, which no RBAC role does. Raises ``UserError``."""
+    modes = set(parsed["authorization-mode"].split(","))
+    if modes == {"AlwaysAllow"}:
+        return "AlwaysAllow"
+    if modes in ({"RBAC"}, {"Node", "RBAC"}):
+        return "Node,RBAC"
+    raise UserError(
+        f"--authorization-mode must be AlwaysAllow or Node,RBAC (RBAC for short), got {parsed['authorization-mode']}",
+        code=2,
+    )
+
+
 def open_server(
     env: Env, parsed: Parsed, *, service_accounts: bool = False, records: "Sequence[Record]" = ()
 ) -> "ServedApiServer":
     """The API server for the flags; ``records`` are its initial state in memory. ``service_accounts``: a controller
     creates the accounts that the admission plugin ServiceAccount requires, so that it is enabled by default. Raises
     ``UserError``."""
-    if parsed["authorization-mode"] not in {"AlwaysAllow", "RBAC"}:
-        mode = parsed["authorization-mode"]
-        raise UserError(
-            f"--authorization-mode must be AlwaysAllow or RBAC (kube-apiserver's Node,RBAC), got {mode}", code=2
-        )
+    authorization = authorization_modes(parsed)
     port = parsed["port"]
     if not -1 <= port <= 65535:
         raise UserError(f"--port must be between 0 and 65535, or -1 for 6443 or the next free one, got {port}", code=2)
@@ -217,8 +232,6 @@ def open_server(
     except ValueError as error:
         raise UserError(f"--service-cluster-ip-range {ranges}: {error}", code=2) from error
     _check_tokens(parsed["token-auth-file"])
-    # As in kubeadm's clusters: mode Node grants nodes their permissions, which no RBAC role does.
-    authorization = "Node,RBAC" if parsed["authorization-mode"] == "RBAC" else parsed["authorization-mode"]
     try:
         admission = names.enabled_plugin_names(
             names.default_plugins(authorization=authorization, service_accounts=service_accounts),

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pilothouse.cli.apiserver import gates_of
+from pilothouse.cli.apiserver import authorization_modes, gates_of
 from pilothouse.cli.nodes import profile_from, stages_from
 from pilothouse.controllermanager import options as manager_options
 from pilothouse.controllermanager import root_authority
@@ -26,7 +26,7 @@ def plane_options(
         controllers=parsed["controllers"],
         leader_election=manager_options.LeaderElection(enabled=True),
         # Upstream grants these permissions to controllers, not to the manager.
-        use_service_account_credentials=parsed["authorization-mode"] == "RBAC",
+        use_service_account_credentials=authorization_modes(parsed) == "Node,RBAC",
     )
     manager = manager_options.with_gates(manager, gates_of(parsed), DESCRIPTORS)
     if authority is not None:
