@@ -5,6 +5,7 @@ from typing import Any
 
 from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
 
+from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
 from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
@@ -267,6 +268,22 @@ async def test_custom_resource_is_explained_by_the_custom_resources_that_it_owns
     explanation = await cluster.why("rooms.example.com", "blue")
     assert "room/blue-0 has the condition Ready False: NoKey" in text(explanation), text(explanation)
     assert "secret/key is not there" in text(explanation), text(explanation)
+
+
+async def test_object_whose_owner_went_with_its_definition(cluster: Cluster) -> None:
+    """The changes of the owner cannot be read any more, because nothing serves its kind."""
+    created = await room(cluster)
+    owner = {"apiVersion": "example.com/v1", "kind": "Room", "name": "blue", "uid": created["metadata"]["uid"]}
+    metadata = {"name": "key", "ownerReferences": [owner]}
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    await asyncio.sleep(60)
+    await cluster.user.delete(CUSTOM_RESOURCE_DEFINITIONS, "rooms.example.com")
+    await asyncio.sleep(60)
+    explanation = await cluster.why("configmaps", "key")
+    assert explanation.state == "deleted", text(explanation)
+    (root,) = roots(explanation)
+    assert root.startswith("customresourcedefinition/rooms.example.com was marked for deletion"), text(explanation)
+    assert root.endswith(f"by {ADMIN}")
 
 
 class Hall(View, frozen=True):

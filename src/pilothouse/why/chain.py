@@ -39,6 +39,7 @@ UnrecordedFault = Callable[[Reference, int], Step | None]
 caused it."""
 _MAX_LINKS = 16
 _MAX_SKEW = 2.0
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _MAX_BRANCHES = 3
 _MAX_STEPS = 80
 _MAX_CHANGES = 60
@@ -243,9 +244,16 @@ class Chain:
         if not trigger.resource_version:
             return None
         change = await self._evidence.change_at(reference, trigger.resource_version)
+        if change is None and trigger.type == "DELETED":
+            return await self._removed_definition(trigger.resource)
         if change is None or self._evidence.has_writes_of_users or is_evidence_of(trigger, change):
             return change
         return None
+
+    async def _removed_definition(self, resource: str) -> ObjectChange | None:
+        """The removal of a definition, and of all its objects with it: nothing serves their changes any more."""
+        changes = await self._evidence.changes(Reference(_DEFINITIONS, "", resource)) if "." in resource else []
+        return changes[-1] if changes and changes[-1].type == "DELETED" else None
 
     async def _missing_trigger(self, cause: Cause | None, root: str) -> list[str]:
         """The first trigger of a write, if the change behind it is no longer recorded."""
