@@ -147,7 +147,7 @@ class Attacher:
         if self._finalizer in volume.metadata.finalizers and not self._attachments.by_index(BY_VOLUME, name):
             left = tuple(finalizer for finalizer in volume.metadata.finalizers if finalizer != self._finalizer)
             record_decision(
-                f"volume {name} is being deleted and attached nowhere: its finalizer {self._finalizer} goes"
+                f"volume {name} is being deleted and attached nowhere: its finalizer {self._finalizer} is removed"
             )
             await self._set_finalizers(volume, left)
 

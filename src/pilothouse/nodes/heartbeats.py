@@ -406,7 +406,7 @@ class Heartbeats:
     async def _take_off_start_taint(self, node_state: _NodeState, node: Node) -> None:
         """Remove the taint not-ready:NoSchedule that admission sets, where no node lifecycle controller does."""
         if node_state.profile.clears_start_taint and any((t.key, t.effect) == _START_TAINT for t in node.spec.taints):
-            record_decision(f"{node.metadata.name} is ready: its taint {_START_TAINT[0]} goes")
+            record_decision(f"{node.metadata.name} is ready: its taint {_START_TAINT[0]} is removed")
             await self._edit_taints(node, *_START_TAINT)
 
     async def _renew(self, node_state: _NodeState) -> None:

@@ -263,7 +263,7 @@ class Provisioner:
             await self._set_finalizers(Decoded(volume, raw), (*meta.finalizers, EXTERNAL_FINALIZER))
         elif not delete and protected:
             record_decision(
-                f"volume {name} is not to be deleted with its claim: its finalizer {EXTERNAL_FINALIZER} goes"
+                f"volume {name} is not to be deleted with its claim: its finalizer {EXTERNAL_FINALIZER} is removed"
             )
             await self._set_finalizers(Decoded(volume, raw), _without(meta.finalizers))
 

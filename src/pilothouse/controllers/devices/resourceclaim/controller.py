@@ -422,7 +422,7 @@ class ResourceClaimController(ManagedController):
     async def _remove_finalizer(self, key: str, claim: ResourceClaim, raw: bytes) -> None:
         finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != ALLOCATION_FINALIZER]
         if claim.status.allocation is None and len(finalizers) < len(claim.metadata.finalizers):
-            record_decision(f"ResourceClaim {key} is not allocated: its finalizer {ALLOCATION_FINALIZER} goes")
+            record_decision(f"ResourceClaim {key} is not allocated: its finalizer {ALLOCATION_FINALIZER} is removed")
             changes = {"metadata.finalizers": _json(finalizers) if finalizers else None}
             await self._update(claim, replace_fields(raw, changes), "")
         self._cleared.pop(key, None)

@@ -136,7 +136,7 @@ class TokenController(ManagedController):
             self.log.info("Service account does not exist, deleting token", v=4, secret=f"{key.namespace}/{key.name}")
             # Retried without limit: the token must not outlive the deleted account.
             record_decision(
-                f"ServiceAccount {key.namespace}/{key.account} of the token does not exist: the Secret goes"
+                f"ServiceAccount {key.namespace}/{key.account} of the token does not exist: the Secret is deleted"
             )
             try:
                 await self._client.delete(SECRETS, key.name, key.namespace, uid=key.uid)
@@ -194,7 +194,7 @@ class TokenController(ManagedController):
                     return
                 body = without_reference(raw, key.name)
                 if body is not None:
-                    record_decision(f"Secret {key.namespace}/{key.name} is gone: the reference to it goes")
+                    record_decision(f"Secret {key.namespace}/{key.name} is gone: the reference to it is removed")
                     await self._client.update(SERVICE_ACCOUNTS.raw, key.account, body, key.namespace)
             except NotFound:
                 return

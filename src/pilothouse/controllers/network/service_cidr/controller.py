@@ -136,7 +136,7 @@ class ServiceCIDRController(ManagedController):
         if has_finalizer(cidr):
             record_decision(
                 f"ServiceCIDR {key} has been deleted for {GRACE_SECONDS:g} s, and no IPAddress needs it: its "
-                "finalizer goes"
+                "finalizer is removed"
             )
             try:
                 await self._write(key, _patch_finalizer(cidr))

@@ -473,7 +473,7 @@ class JobController(ManagedController):
             return tracked, None
 
         async def take(pod: Pod) -> None:
-            record_decision(f"{pod.metadata.name} ({pod.status.phase}) is counted: its finalizer {TRACKING} goes")
+            record_decision(f"{pod.metadata.name} ({pod.status.phase}) is counted: its finalizer {TRACKING} is removed")
             try:
                 await self._remove_tracking_finalizer(key, sync.job, pod)
             except NotFound:
@@ -554,7 +554,7 @@ class JobController(ManagedController):
             return None
         if job is None and reference is not None and not await self._is_owner_deleted(pod, reference):
             return None
-        record_decision(f"no Job counts {pod.metadata.name}: its finalizer {TRACKING} goes")
+        record_decision(f"no Job counts {pod.metadata.name}: its finalizer {TRACKING} is removed")
         try:
             await self._pod_control.patch_pod(pod.metadata.namespace, pod.metadata.name, _RELEASE)
         except NotFound:
