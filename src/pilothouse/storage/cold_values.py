@@ -32,6 +32,12 @@ class PackedRecord(Record, frozen=True, gc=False, kw_only=True):
     """A record whose value is compressed in memory."""
 
     dictionary: bytes
+    length: int
+    """Of the value."""
+
+    @property
+    def size(self) -> int:
+        return self.length
 
     @property  # type: ignore[misc]  # read-only in the base, too: it is frozen
     def value(self) -> bytes:
@@ -90,7 +96,9 @@ class ColdValues:
             )
             packed = compressor.compress(value) + compressor.flush()
             if len(packed) * 2 <= len(value):
-                return PackedRecord(record.key, packed, record.revision, record.created, dictionary=dictionary)
+                return PackedRecord(
+                    record.key, packed, record.revision, record.created, dictionary=dictionary, length=len(value)
+                )
         # It stays as it is: the next values may be like it.
         self._dictionaries[prefix] = value
         return None

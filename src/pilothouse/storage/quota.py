@@ -47,11 +47,11 @@ class Quota:
 
     def measure(self, records: Iterable[Record]) -> None:
         """Start over with these records."""
-        self.size = sum(len(record.key) + len(record.value) + _RECORD_OVERHEAD for record in records)
+        self.size = sum(len(record.key) + record.size + _RECORD_OVERHEAD for record in records)
 
     def write(self, key: str, value: bytes, current: Record | None) -> None:
         """Add a value that is to be written. Raises ``RequestTooLarge`` or ``DatabaseSpaceExceeded``."""
-        growth = len(value) - len(current.value) if current is not None else len(key) + len(value) + _RECORD_OVERHEAD
+        growth = len(value) - current.size if current is not None else len(key) + len(value) + _RECORD_OVERHEAD
         if growth > 0:
             if len(value) > MAX_VALUE_BYTES:
                 raise RequestTooLarge
@@ -64,4 +64,4 @@ class Quota:
 
     def delete(self, current: Record) -> None:
         """Subtract a record that is to be deleted."""
-        self.size -= len(current.key) + len(current.value) + _RECORD_OVERHEAD
+        self.size -= len(current.key) + current.size + _RECORD_OVERHEAD

@@ -21,6 +21,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     created: int
 
     @property
+    def size(self) -> int:
+        """The size of the value, which may have to be decompressed to be read (``cold_values``)."""
+        return len(self.value)
+
+    @property
     def bytes_in_memory(self) -> int:
         """The size of the value in memory, where it may be compressed (``cold_values``)."""
         return len(self.value)

@@ -347,15 +347,12 @@ async def _replace(core: Core, call: Call, change: Change, attempt: _Attempt, op
     if _should_delete_during_update(call, obj):
         return await _delete_without_finalizers(core, call, record, obj, options)
     stored_as = strategy.stored_as(info)
-    is_stored_as_served = (
-        record.value.startswith(stored_as.head) and core.from_storage_nowait(stored_as, record.value) == record.value
-    )
     is_defaulted_when_read = record.created == record.revision and strategy.defaulted_when_read(obj)
     if (
         deep_equal(obj, old)
-        and is_stored_as_served
         and not self_link
         and not is_defaulted_when_read
+        and _is_stored_as_served(core, stored_as, record)
         and not core.needs_webhook(info, record.value)
         and (not core.store.is_shared or await _is_current(core, record, options))
     ):
@@ -438,6 +435,11 @@ def _validate(
         errors = validate_update(strategy, obj, old, strategy.status_steps, strategy.validate_status_update)
         return unauthorized + errors if unauthorized else errors
     return validate_update(strategy, obj, old, strategy.update_steps, strategy.validate_update)
+
+
+def _is_stored_as_served(core: Core, stored_as: ResourceInfo, record: Record) -> bool:
+    value = record.value
+    return value.startswith(stored_as.head) and core.from_storage_nowait(stored_as, value) == value
 
 
 async def _is_current(core: Core, record: Record, options: WriteOptions) -> bool:
