@@ -159,6 +159,15 @@ class LocalTransport:
         """Nothing to do."""
 
 
+@runtime_checkable
+class SharesEvents(Protocol):
+    """A stream that can return events that are not encoded."""
+
+    def shared_batches(self) -> AsyncIterator[Sequence[SharedEvent] | list[bytes]]:
+        """The events, in batches as they arrived; some batches are chunks."""
+        ...
+
+
 class MeasuredStream:
     """A watch that is counted as in progress, and as a request when it is closed."""
 
@@ -178,6 +187,8 @@ class MeasuredStream:
             self.batches = stream.batches
             self.deliver_bookmarks_to = stream.deliver_bookmarks_to
             self.deliver_events_to = stream.deliver_events_to
+        if isinstance(stream, SharesEvents):
+            self.shared_batches = stream.shared_batches
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self._stream.__aiter__()

@@ -1,8 +1,10 @@
 """One decode per event for all programs of one process.
 
-The local transport passes the same bytes object of an event to all watchers of a resource. ``DecodeMemo`` caches the
-decoded event per view, so that manager, scheduler and nodes share one frozen object instead of creating three. Bytes
-objects cache their hash and are compared by identity first: a hit costs a dictionary lookup.
+Manager, scheduler and nodes share one frozen object instead of decoding three. The local transport passes most events
+as such, and readers keep what they have decoded with the event (``Watch._of_shared``). Other events are lines of JSON,
+the same bytes object for all watchers of a resource (large objects, partial objects, and all events for programs in
+another process): ``DecodeMemo`` caches the decoded event per view. Bytes objects cache their hash and are compared by
+identity first: a hit costs a dictionary lookup.
 """
 
 from collections.abc import Hashable

@@ -56,6 +56,8 @@ _status = msgspec.json.Decoder(Status)
 _bookmark = msgspec.json.Decoder(Object)
 _only_metadata = msgspec.json.Decoder(_OnlyMetadata)
 _types: tuple[EventType, ...] = get_args(EventType)
+_Piece = bytes | list[bytes] | Sequence[wire.SharedEvent]
+"""What a stream yields: a chunk of lines, or from a server in this process chunks that arrived together, or events."""
 # The start of a line of all known servers. Other lines are parsed generically.
 _prefixes: dict[bytes, tuple[EventType, int]] = {}
 for _type in _types[:3]:
@@ -111,7 +113,7 @@ class Watch(Generic[T]):
         self._memo_key = decoders.view, keep_raw
         """Of what is decoded, in the memo of an event."""
         self._stream: wire.Stream | None = None
-        self._pieces: AsyncIterator[bytes | list[bytes]] | None = None
+        self._pieces: AsyncIterator[_Piece] | None = None
         self._partial: list[bytes] = []
         self._failure: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -124,7 +126,9 @@ class Watch(Generic[T]):
         self._stream = await self._connect()
         if self._stream is not None:
             # The local transport's streams also deliver batches.
-            batches: Callable[[], AsyncIterator[list[bytes]]] | None = getattr(self._stream, "batches", None)
+            batches: Callable[[], AsyncIterator[_Piece]] | None = getattr(
+                self._stream, "shared_batches", getattr(self._stream, "batches", None)
+            )
             self._pieces = batches() if batches is not None else self._stream.__aiter__()
             self._loop = asyncio.get_running_loop()
             if self._timeout_seconds:
@@ -222,7 +226,7 @@ class Watch(Generic[T]):
             if batch:
                 return batch  # an error after it is raised by the next call
 
-    async def _next_piece(self, pieces: AsyncIterator[bytes | list[bytes]]) -> bytes | list[bytes]:
+    async def _next_piece(self, pieces: AsyncIterator[_Piece]) -> _Piece:
         self._waiting = task = asyncio.current_task(self._loop)
         try:
             if self._overdue:
@@ -248,30 +252,43 @@ class Watch(Generic[T]):
             f"the watch of {self._kind.group_resource} did not end when its {self._timeout_seconds} s were over"
         )
 
-    def _events(self, piece: bytes | list[bytes]) -> list[WatchEvent[T]]:
-        if isinstance(piece, list):
-            lines = piece if len(piece) == 1 else _whole_lines(piece)
+    def _events(self, piece: _Piece) -> list[WatchEvent[T]]:
+        read: Callable[[Any], WatchEvent[T] | None] = self._event
+        items: Sequence[bytes | wire.SharedEvent]
+        if isinstance(piece, bytes):
+            items = self._lines(piece)
+        elif isinstance(piece[0], bytes):
+            items = _whole_lines(cast("list[bytes]", piece))
         else:
-            end = piece.find(b"\n") + 1
-            if end == len(piece) and end and not self._partial:
-                lines = [piece]  # one whole line: this object is the key of the memo
-            else:
-                lines = self._split(piece, end)
+            read, items = self._shared_event, piece
         events: list[WatchEvent[T]] = []
-        for line in lines:
-            if line and not line.isspace():
-                try:
-                    event = self._event(line)
-                except UndecodableObject as error:
-                    if self._on_undecodable is None:
-                        self._failure = error
-                        break
-                    self._on_undecodable(error)
-                    continue
-                if event is None:
+        for item in items:
+            try:
+                event = read(item)
+            except UndecodableObject as error:
+                if self._on_undecodable is None:
+                    self._failure = error
                     break
-                events.append(event)
+                self._on_undecodable(error)
+                continue
+            if event is None:
+                break
+            events.append(event)
         return events
+
+    def _shared_event(self, shared: wire.SharedEvent) -> WatchEvent[T] | None:
+        try:
+            return self._of_shared(shared)
+        except UndecodableObject:
+            return self._event(b'{"type":"%s","object":%s}\n' % (shared.type.encode(), shared.value))
+
+    def _lines(self, piece: bytes) -> list[bytes]:
+        end = piece.find(b"\n") + 1
+        if end == len(piece) and end and not self._partial:
+            lines = [piece]  # one whole line: this object is the key of the memo
+        else:
+            lines = self._split(piece, end)
+        return [line for line in lines if line and not line.isspace()]
 
     def _split(self, piece: bytes, end: int) -> list[bytes]:
         partial = self._partial

@@ -266,28 +266,45 @@ class LineStream:
         Large objects among the initial events, which are not shared, are separate chunks, so that they are not copied
         for each reader.
         """
+        async for batch in self._events:
+            yield self._lines_of(batch)
+
+    async def shared_batches(self) -> AsyncIterator[Sequence[SharedEvent] | list[bytes]]:
+        """``batches``, but changes are not encoded as lines, of which only the size is observed.
+
+        Readers keep what they decode with the event, so large objects are still lines: decoded they need ten times
+        their size. Bookmarks and initial events have one reader.
+        """
         sizes = self._watching.event_sizes
         async for batch in self._events:
-            if batch[0].memo is not None:
-                shared = [event_line(event) for event in batch]
-                if sizes is not None:
-                    sizes.observe_each(map(len, shared))
-                yield shared
+            if batch[0].memo is None or any(len(event.value) > LARGE_EVENT for event in batch):
+                yield self._lines_of(batch)
                 continue
-            lines: list[bytes] = []
-            for event in batch:
-                if len(event.value) > LARGE_EVENT:
-                    chunks: tuple[bytes, ...] = (
-                        b'{"type":"%s","object":' % event.type.encode(),
-                        event.value,
-                        _EVENT_END,
-                    )
-                else:
-                    chunks = (event_line(event),)
-                lines += chunks
-                if sizes is not None:
-                    sizes.observe(sum(map(len, chunks)))
-            yield lines
+            if sizes is not None:
+                sizes.observe_each([_LINE_OVERHEAD + len(event.type) + len(event.value) for event in batch])
+            yield batch
+
+    def _lines_of(self, batch: list[WatchEvent]) -> list[bytes]:
+        sizes = self._watching.event_sizes
+        if batch[0].memo is not None:
+            shared = [event_line(event) for event in batch]
+            if sizes is not None:
+                sizes.observe_each(map(len, shared))
+            return shared
+        lines: list[bytes] = []
+        for event in batch:
+            if len(event.value) > LARGE_EVENT:
+                chunks: tuple[bytes, ...] = (
+                    b'{"type":"%s","object":' % event.type.encode(),
+                    event.value,
+                    _EVENT_END,
+                )
+            else:
+                chunks = (event_line(event),)
+            lines += chunks
+            if sizes is not None:
+                sizes.observe(sum(map(len, chunks)))
+        return lines
 
     async def close(self) -> None:
         """End the watch."""
