@@ -120,6 +120,21 @@ async def test_creation_is_no_cause_once_the_statefulset_was_ready(cluster: Clus
     assert "db-0 has to be ready before the pod after it" in text(explanation)
 
 
+async def test_a_statefulset_with_one_pod_of_the_new_revision(cluster: Cluster) -> None:
+    spec = {
+        "replicas": 2,
+        "selector": {"matchLabels": {"app": "db"}},
+        "template": {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [container()]}},
+    }
+    await cluster.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec})
+    await asyncio.sleep(20)
+    image = {"spec": {"template": {"spec": {"containers": [container(image="postgres:404")]}}}}
+    await cluster.patch(STATEFUL_SETS, "db", image)
+    await asyncio.sleep(20)
+    shown = text(await cluster.why("statefulsets.apps", "db"))
+    assert "  1 pod is of revision db-" in shown, shown
+
+
 async def test_similar_pods_with_different_causes(cluster: Cluster) -> None:
     """Pods of a new template that are too large, and the replacement of a deleted pod, which no longer fits."""
     await cluster.deployment(replicas=2, containers=[container("20")])

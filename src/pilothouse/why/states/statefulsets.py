@@ -24,7 +24,10 @@ async def incomplete(view: View) -> Finding | None:
         f"should have {pluralize(desired, 'pod')}, has {status.get('replicas') or 0}, of which {ready} are ready"
     )
     if updating:
-        step.table.append(f"{updated} pods are of revision {update}, others of {current}; partition {partition}")
+        step.table.append(
+            f"{pluralize(updated, 'pod')} {'is' if updated == 1 else 'are'} of revision {update}, others of {current}; "
+            f"partition {partition}"
+        )
     pods = {pod.reference.name: pod for pod in await view.owned("pods")}
     await _add_blocking_pod(view, step, pods, desired)
     await add_last_change(view, step, rolls=updating or int(status.get("replicas") or 0) != desired)
