@@ -70,7 +70,21 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
         ),
         "always, error": (
             "  expect:\n    always: [{cel: \"objects.deployments['default/wep'].spec.replicas == 3\"}]\n",
-            "always always[0]: it was never true or false: no such key: default/wep",
+            "always always[0]: it was never true or false: no such key: default/wep\n",
+        ),
+        "always, in another namespace": (
+            "  expect:\n    always: [{cel: \"objects.deployments['shop/web'].spec.replicas == 3\"}]\n",
+            "always always[0]: it was never true or false: no such key: shop/web; there is one in default: "
+            "deployments['default/web']\n",
+        ),
+        "eventually, in another namespace": (
+            "  expect:\n    eventually: [{cel: \"objects.deployments['shop/web'].spec.replicas == 3\", within: 1m}]\n",
+            "within 1m after the start (0s): no such key: shop/web; there is one in default: "
+            "deployments['default/web']\n",
+        ),
+        "at the end, in another namespace": (
+            "  expect:\n    atEnd: [{cel: \"objects.deployments['shop/web'].spec.replicas == 3\"}]\n",
+            "it does not hold at the end: no such key: shop/web; there is one in default: deployments['default/web']\n",
         ),
         "forEach violated": (
             "  timeline: [{at: 1m, crash: {selector: app=web, count: 1}}]\n"
@@ -229,6 +243,38 @@ def test_a_budget_that_measures_nothing_is_a_notice(tmp_path: Path) -> None:
         "no volume at the end for default/data-db-0; with cluster: {storage: true} volumes are provisioned",
     )
     assert result(tmp_path, "  cluster: {storage: true}\n" + _CLAIMING).notices == ()
+
+
+_EVERY_MINUTE = """
+  - apiVersion: batch/v1
+    kind: CronJob
+    metadata: {name: report}
+    spec:
+      schedule: "* * * * *"
+      jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: report, image: "report:1"}]}}}}
+  until: {quiet: 2m, time: 5m}
+"""
+
+
+def test_notices_of_a_run_that_is_never_quiet(tmp_path: Path) -> None:
+    run_result = result(tmp_path, _CLAIMING.replace("\n  until: {time: 1m}\n", _EVERY_MINUTE))
+    assert run_result.failure is not None
+    assert run_result.failure.kind == "unsettled"
+    assert run_result.notices == (
+        "budget maxUnavailable statefulset/db measures nothing: of 2 pods 0 are ready at the end, and all of them "
+        "never were at the same time",
+        "no volume at the end for default/data-db-0; with cluster: {storage: true} volumes are provisioned",
+    )
+
+
+def test_a_failure_that_needs_no_action(tmp_path: Path) -> None:
+    run_result = result(tmp_path, WEB + _TWO_ENTRIES + "  expect: {budgets: [{writes: {max: 1}}]}\n")
+    assert run_result.failure is not None
+    shrunk = ShrunkFailure(
+        job=Job(number=0, seed=0), failure=run_result.failure, result=run_result, parts=(), of=2, runs=1
+    )
+    lines = list(failure_lines(shrunk, Replay(program="pilothouse simulate", path="s.yaml")))
+    assert lines[1] == "  none of 2 actions and faults is needed to reproduce the failure, found in 1 run"
 
 
 def test_entries_that_never_start_are_notices(tmp_path: Path) -> None:

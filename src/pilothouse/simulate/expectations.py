@@ -25,6 +25,7 @@ _PAUSE = 0.001
 _LONG_PAUSE = 0.1
 _FEW = 100
 """Maximum number of objects for the shorter pause."""
+_NAMESPACES_NAMED = 3
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -203,12 +204,12 @@ class Expectations(Invariant):
             if rule.kind == "atEnd":
                 value = self._value(rule.expression, rule.path)
                 if not value.holds:
-                    self._fail(rule, f"it does not hold at the end{_detail(value)}")
+                    self._fail(rule, f"it does not hold at the end{self._detail(rule, value)}")
                 else:
                     self._kept_at[rule.path] = self._now() - self._began
             elif rule.kind == "always" and not rule.expression.for_each and rule.path not in self._evaluated:
                 last = self._last.get(rule.path, Value(False))
-                self._fail(rule, f"it was never true or false{_detail(last)}")
+                self._fail(rule, f"it was never true or false{self._detail(rule, last)}")
 
     def results(self) -> tuple[ExpectationResult, ...]:
         """The outcome of each expectation so far. For ``always`` and ``eventually`` only the first violation is
@@ -405,7 +406,24 @@ class Expectations(Invariant):
         limit = f"within {shown_seconds(rule.within)} {since} ({shown_seconds(obligation.since - self._began)})"
         if obligation.must_fail_first:
             reason = "it was never false, as again: true demands"
-        self._fail(obligation.compiled, f"{reason}: {limit}{_detail(obligation.last)}")
+        self._fail(obligation.compiled, f"{reason}: {limit}{self._detail(obligation.compiled, obligation.last)}")
+
+    def _detail(self, rule: CompiledRule, value: Value) -> str:
+        """The error of the value. For an object that does not exist, also the objects of its name in other
+        namespaces: the namespace is often forgotten."""
+        _error, _colon, missing = value.error.partition(f"{NO_KEY}: ")
+        _namespace, slash, name = missing.partition("/")
+        if not slash or not value.is_missing:
+            return _detail(value)
+        for resource, keys in rule.expression.reads.resources.items():
+            objects = self._observed_objects.of(resource)
+            if keys is None or missing not in keys or missing in objects:
+                continue
+            elsewhere = sorted(key for key in objects if key.partition("/")[2] == name)[:_NAMESPACES_NAMED]
+            if elsewhere:
+                namespaces = ", ".join(key.partition("/")[0] for key in elsewhere)
+                return f"{_detail(value)}; there is one in {namespaces}: {resource}['{elsewhere[0]}']"
+        return _detail(value)
 
     def _report_error(self, rule: CompiledRule, error: Exception) -> None:
         self._failed = True

@@ -350,8 +350,9 @@ class _Run:
         yield from self._expectations.notices
         if self._failure is None and self._timeline is not None:
             yield from self._timeline.notices()
-        if self._failure is None or self._failure.kind in ("eventually", "atEnd", "budget"):
-            yield from self._unfinished
+        if self._failure is None or self._failure.kind in ("eventually", "atEnd", "budget", "unsettled"):
+            if self._failure is None or self._failure.kind != "unsettled":  # whose message has them
+                yield from self._unfinished
             yield from self._usage.notices()
             if self._unprovisioned:
                 yield self._unprovisioned

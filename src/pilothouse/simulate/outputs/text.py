@@ -123,7 +123,10 @@ def failure_lines(
     yield f"seed {shrunk.job.seed}{variant} fails after {shown_seconds(round(failure.at, 1))}: {failure.summary}"
     if shrunk.runs:
         runs = counted(shrunk.runs, "run")
-        yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults reproduce the failure, found in {runs}:"
+        if shrunk.parts:
+            yield f"  {len(shrunk.parts)} of {shrunk.of} actions and faults reproduce the failure, found in {runs}:"
+        else:
+            yield f"  none of {shrunk.of} actions and faults is needed to reproduce the failure, found in {runs}"
         if not brief:
             yield from (f"    [{part.number}] {part.text}" for part in shrunk.parts)
         after = shown_seconds(round(reproduced.at, 1))
