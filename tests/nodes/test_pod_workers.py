@@ -272,6 +272,25 @@ async def test_foreign_conditions_are_kept_in_front(w: World) -> None:
     ]  # fmt: skip
 
 
+async def test_a_new_generation_is_reported_at_once(w: World) -> None:
+    """`kubectl wait --for=condition=Ready` ignores conditions of an older generation, also those of a deleted pod."""
+    await w.create_pod(node="node-0")
+    await asyncio.sleep(1)
+    await w.client.patch(PODS, "p", merge_patch({"spec": {"activeDeadlineSeconds": 600}}), "default")
+    await asyncio.sleep(0.1)
+    changed = await w.existing()
+    await w.delete()
+    await asyncio.sleep(0.1)
+    deleted = await w.existing()
+    for pod, generation in ((changed, 2), (deleted, 3)):
+        assert pod.metadata.generation == generation
+        assert {c.observed_generation for c in pod.status.conditions} == {generation}
+        assert is_ready(pod)
+    writes = w.count_writes("pods/default/p")
+    await asyncio.sleep(0.7)
+    assert w.count_writes("pods/default/p") == writes, "nothing else is written until the containers stop"
+
+
 async def test_a_status_written_by_another_client_is_corrected_within_seconds(w: World) -> None:
     await w.create_pod(node="node-0")
     await asyncio.sleep(1)

@@ -159,8 +159,10 @@ def decide(pod: NodePod, sync_status: PodSyncStatus, now: float, profile: Profil
     if pod_status.fingerprint(runtime_pod, sync_status.failure) != sync_status.written:
         return WRITE_STATUS
     if sync_status.differs_since is not None:
-        # A kubelet compares its status with the API server's every ten seconds; readiness gates immediately.
-        at = sync_status.differs_since + (0.0 if pod.spec.readiness_gates else profile.sync_period)
+        # A kubelet compares its status with the API server's every ten seconds. It follows changes of readiness gates,
+        # and of the spec and the deletion, which have a new generation, immediately.
+        immediately = pod.spec.readiness_gates or _has_new_generation(pod)
+        at = sync_status.differs_since + (0.0 if immediately else profile.sync_period)
         if now >= at:
             return WRITE_STATUS
         due = min(due, at)
@@ -186,6 +188,15 @@ def _after(due: float, now: float, step: Step) -> Step:
     # Use the time itself, not the remaining delay: that may be too small to advance a clock (47.1 + 7e-15 is 47.1), and
     # a virtual clock would then stop.
     return step if now >= due else Wait(due - now)
+
+
+def _has_new_generation(pod: NodePod) -> bool:
+    """Whether a condition is of an older generation; ``kubectl wait`` ignores such a condition."""
+    # 0: written by a client that reports no generation, or a server older than 1.33.
+    return any(
+        condition.type in pod_status.OWNED and condition.observed_generation not in (pod.metadata.generation, 0)
+        for condition in pod.status.conditions
+    )
 
 
 def _is_as_written(pod: NodePod, runtime_pod: RuntimePod) -> bool:
