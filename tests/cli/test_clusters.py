@@ -263,3 +263,24 @@ def test_commands_that_are_interrupted(user: User) -> None:
         assert message in printed
         assert "Traceback" not in printed
         assert command.returncode == code
+
+
+@posix
+@pytest.mark.slow
+def test_a_cluster_whose_directory_was_removed_ends(user: User) -> None:
+    """No command would find it any more, and it would run until the machine stops."""
+    processes = []
+    for flags in (("--in-memory", "--nodes=0"), ("--nodes=1", "--processes=2")):
+        user.run("create", "cluster", "q", "--no-context", *flags)
+        processes.append(user.process("q"))
+        shutil.rmtree(user.state)  # after the first, the second create makes another directory of that name
+    deadline = time.monotonic() + 30
+    try:
+        while not all(map(has_ended, processes)):
+            assert time.monotonic() < deadline, "it runs on"
+            time.sleep(0.1)
+        assert not user.state.exists(), "nothing of it comes back"
+    finally:
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -57,6 +57,9 @@ with lazy_imports():
     from pilothouse.plane import served as served_plane
     from pilothouse.plane.processes import messages, split_plane
 
+_DIRECTORY_SECONDS = 5.0
+"""Between two checks whether the directory of a cluster in the background is still there."""
+
 USAGE = """A Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 
 Usage:
@@ -174,11 +177,33 @@ async def _up(parsed: Parsed) -> int:
                 print(_cleanup_message(parsed), flush=True)
                 raise
             if not parsed["wait"]:
-                await asyncio.get_running_loop().create_future()
+                await _until_ended(parsed)
     except asyncio.CancelledError:
         print(_cleanup_message(parsed), flush=True)
         raise
     return code
+
+
+async def _until_ended(parsed: Parsed) -> None:
+    """Run until a signal ends it; a cluster in the background also ends when its directory is removed, because no
+    command finds it any more. Raises ``UserError``."""
+    if not os.environ.get(CLUSTER_VARIABLE):
+        await asyncio.get_running_loop().create_future()
+    directory = Path(parsed["kubeconfig"]).parent
+    identity = _identity(directory)
+    while True:
+        await asyncio.sleep(_DIRECTORY_SECONDS)
+        if _identity(directory) != identity:
+            raise UserError(f"{directory} was removed while the cluster was running: it ends")
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """The directory of that path, None if there is none. Another one may have taken its place."""
+    try:
+        status = directory.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _way_to_end(parsed: Parsed) -> str:

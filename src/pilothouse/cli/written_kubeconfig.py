@@ -82,10 +82,12 @@ async def own_kubeconfig(
         yield path
     finally:
         if not kept:
+            # If the directory was removed, locking the file would create it again.
             with _print_errors(f"{path} could not be removed"):
-                async with _locked(path):
-                    if _is_written_here(path) and _server_of(path) == server.url:
-                        path.unlink()
+                if path.exists():
+                    async with _locked(path):
+                        if _is_written_here(path) and _server_of(path) == server.url:
+                            path.unlink()
             if is_new:
                 with contextlib.suppress(OSError):  # not empty
                     path.parent.rmdir()
