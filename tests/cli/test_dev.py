@@ -301,6 +301,7 @@ def test_operator_ends_when_the_session_is_killed(tmp_path: Path) -> None:
         (["--apply=x.yaml"], "--apply needs --dev"),
         (["--nodes=1"], "--nodes needs --dev"),
         (["--data-dir=x"], "--data-dir needs --dev"),
+        (["--ui"], "--ui needs --dev"),
         (["--dev", "--apply=nowhere.yaml"], "unable to read manifest nowhere.yaml"),
         (["--dev", "--metrics-bind-address=:8o"], '--metrics-bind-address must be HOST:PORT, :PORT or 0, got ":8o"'),
     ],
@@ -310,6 +311,15 @@ def test_wrong_flags(tmp_path: Path, words: list[str], message: str) -> None:
     done = run_pilothouse(tmp_path, "run", "greeter.py", *words)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+def test_the_page_of_the_control_plane(tmp_path: Path) -> None:
+    session = Session(tmp_path, "--ui")
+    with session.program as program:
+        text = session.until("greetings.example.com/ada in default created\n")
+        assert re.search(r"\n  https://127\.0\.0\.1:\d+/ui/#token=\S+    # opens the page", text), text
+        program.send(signal.SIGINT)
+        assert program.wait() == 0
 
 
 def test_missing_file(tmp_path: Path) -> None:
@@ -368,3 +378,23 @@ def test_full_traceback_without_a_frame_of_the_operator(tmp_path: Path) -> None:
         text = failure_text(error, tmp_path)
     assert text.startswith("json.decoder.JSONDecodeError: ")
     assert "json/decoder.py" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "closest"),
+    [
+        ("from pilothouse.api.batch import CRONJOBS", "CRON_JOBS"),
+        ("from pilothouse.api.core import CONFIG_MAP", "CONFIG_MAPS"),
+        ("from pilothouse.api.core import SOMETHING_ELSE", ""),
+        ("from pilothouse.api.nowhere import CRON_JOBS", ""),
+    ],
+)
+def test_a_wrong_name_in_an_import_comes_with_the_closest_one(tmp_path: Path, line: str, closest: str) -> None:
+    path = tmp_path / "greeter.py"
+    path.write_text(line)
+    with pytest.raises(ImportError) as raised:
+        exec(compile(line, str(path), "exec"), {})
+    first = failure_text(raised.value, tmp_path).splitlines()[0]
+    # Since Python 3.12 the suggestion is Python's own.
+    suggested = re.search(r"[dD]id you mean:? '?(\w+)", first)
+    assert (suggested[1] if suggested else "") == closest, first

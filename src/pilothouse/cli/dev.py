@@ -66,7 +66,7 @@ async def _api_server(parsed: "Parsed") -> "AsyncIterator[tuple[Client, str]]":
         async with connected(parsed, Env(), _AGENT) as client:
             yield client, parsed["kubeconfig"]
         return
-    flags = [f"--nodes={parsed['nodes']}", f"--data-dir={parsed['data-dir']}"]
+    flags = [f"--nodes={parsed['nodes']}", f"--data-dir={parsed['data-dir']}", *(["--ui"] if parsed["ui"] else [])]
     async with up.running_plane(up.flag_set("up").parse(flags)) as running:
         _say(running.greeting)
         yield running.plane.client(agent=_AGENT), str(running.kubeconfig)

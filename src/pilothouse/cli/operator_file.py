@@ -1,5 +1,7 @@
 """Loads the file of an operator for commands; its errors are reported as user errors."""
 
+import re
+import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,6 +9,7 @@ from typing import TYPE_CHECKING
 import pilothouse
 from pilothouse.cli.program import UserError
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.flags import closest
 
 if TYPE_CHECKING:
     from pilothouse.operator import App
@@ -15,6 +18,7 @@ with lazy_imports():
     from pilothouse.operator import app_file
 
 
+_WRONG_NAME = re.compile(r"cannot import name '(\w+)'")
 _LIBRARY = Path(pilothouse.__file__).parent / "operator"
 
 
@@ -61,7 +65,19 @@ def failure_text(error: BaseException, folder: Path) -> str:
     else:
         position = ""
     summary = "".join(described.format_exception_only()).strip().splitlines()[-1]
+    if isinstance(error, ImportError) and "Did you mean" not in summary:  # Python adds it since 3.12
+        summary += _import_hint(error)
     return f"{position}{summary}\n{''.join(described.format()).rstrip()}"
+
+
+def _import_hint(error: ImportError) -> str:
+    """The closest name of the module, for a name that it does not have: ``CRON_JOBS`` for ``CRONJOBS``."""
+    wanted = _WRONG_NAME.match(str(error))
+    module = sys.modules.get(error.name or "")
+    if wanted is None or module is None:
+        return ""
+    similar = closest(wanted[1], [name for name in dir(module) if not name.startswith("_")])
+    return f"; did you mean {similar}?" if similar else ""
 
 
 def _is_in(filename: str, folder: Path) -> bool:

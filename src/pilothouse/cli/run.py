@@ -44,7 +44,7 @@ _OFF = "0"
 WATCH_NAMESPACE = "WATCH_NAMESPACE"
 """The environment variable with namespaces, separated by commas, which operator-sdk and OLM set."""
 _LOG_FORMATS = ("text", "json")
-_DEV_FLAGS = frozenset({"apply", "nodes", "data-dir"})
+_DEV_FLAGS = frozenset({"apply", "nodes", "data-dir", "ui"})
 _ADDRESSES = ("metrics-bind-address", "health-probe-bind-address")
 
 
@@ -88,6 +88,7 @@ def flag_set(program: str) -> FlagSet:
         ),
         Flag("nodes", INT32, 3, "With --dev: how many simulated nodes"),
         Flag("data-dir", STRING, "", "With --dev: directory to store the cluster in; empty: store it in memory"),
+        Flag("ui", BOOL, False, "With --dev: serve a page that shows the cluster at /ui, and print a link to it"),
     )
     election_flags(
         flags,

@@ -46,8 +46,9 @@ async def _run(parsed: Parsed) -> int:
             link = msgspec.json.decode(answer.body, type=_Link)
         except (ApiError, msgspec.DecodeError) as error:
             raise UserError(
-                f"{host} gives no link to a page ({error}). Pages are served by `pilothouse up --ui` and "
-                "`pilothouse create cluster --ui`, and links are for the administrator, whose kubeconfig they write"
+                f"{host} gives no link to a page ({error}). Pages are served by `pilothouse up --ui`, "
+                "`create cluster --ui` and `run --dev --ui`, and links are for the administrator, whose "
+                "kubeconfig they write"
             ) from error
     print(f"https://{host}{link.path}")
     return 0
