@@ -11,8 +11,10 @@ from tests.tables import cases
 
 from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.operator import (
+    AdmissionRequest,
     App,
     Column,
+    Context,
     CustomResource,
     Index,
     Owned,
@@ -132,6 +134,16 @@ def test_wrong_kinds() -> None:
     app, name = App("things"), "configmaps"
     with pytest.raises(TypeError, match=f"^a controller: {A_KIND}, got 'configmaps'$"):
         app.controller(name)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"^a controller: {A_KIND}, got sync: write @app.controller\\(KIND\\)$"):
+
+        @app.controller  # type: ignore[arg-type]  # that is the point
+        async def sync(_obj: Thing, _ctx: Context[Thing]) -> None: ...
+
+    with pytest.raises(TypeError, match=f"^a webhook: {A_KIND}, got check: write @app.validating\\(KIND\\)$"):
+
+        @app.validating  # type: ignore[arg-type]
+        async def check(_obj: Thing, _request: AdmissionRequest[Thing]) -> None: ...
+
     with pytest.raises(TypeError, match=f"^a webhook: {A_KIND}, got 'configmaps'$"):
         app.mutating(name)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^reads= of a webhook is a tuple of kinds, got configmaps: write reads="):

@@ -295,6 +295,7 @@ async def test_a_webhook_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyP
         (["run", "{tmp}/empty.py"], "must have one App, or be named as FILE:NAME; there is none"),
         (["run", "{tmp}/two.py"], "must have one App, or be named as FILE:NAME; there are one, two"),
         (["run", "{tmp}/two.py:three"], "has no App named three; there are one, two"),
+        (["run", "{tmp}/single.py:two"], "has no App named two; there is one"),
         (["run", str(EXAMPLE), "--metrics-bind-address=nine"], "must be HOST:PORT, :PORT or 0"),
         (
             ["generate", "-n", "sites", "manifests", "nowhere.py"],
@@ -309,6 +310,7 @@ def test_files_that_cannot_be_run_are_explained(
 ) -> None:
     app = "from pilothouse.operator import App\n"
     (tmp_path / "empty.py").write_text("")
+    (tmp_path / "single.py").write_text(f"{app}one = App('one')\n")
     (tmp_path / "two.py").write_text(f"{app}one = App('one')\ntwo = App('two')\n")
     assert main([word.format(tmp=tmp_path) for word in words]) == 2
     assert re.search(re.escape(message), capsys.readouterr().err)

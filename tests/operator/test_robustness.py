@@ -16,16 +16,25 @@ from pilothouse.operator import (
     App,
     Context,
     CustomResource,
+    ObjectMeta,
     Reconciler,
     Reference,
     Requeue,
     Settings,
     TerminalError,
+    View,
     generation_changed,
     label_changed,
 )
 from pilothouse.operator.controller import DeclaredController
 from pilothouse.testing import AsyncCluster, async_plane
+
+
+class Bare(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+BARE = CustomResource("example.com/v1", Bare)
 
 
 @pytest.fixture
@@ -253,6 +262,24 @@ async def test_a_field_that_the_status_does_not_have_is_an_error(cluster: AsyncC
     assert errors[0] == (
         "the status of a Thing has no field observed_names; it has conditions, names, observedGeneration, phase"
     )
+
+
+async def test_the_status_of_a_kind_without_one_is_an_error_that_says_so(env: Env) -> None:
+    app, errors = App("bare"), []
+
+    @app.controller(BARE)
+    async def sync(_obj: Bare, ctx: Context[Bare]) -> None:
+        ctx.status["ready"] = True
+        try:
+            await ctx.write_status()
+        except TerminalError as error:
+            errors.append(str(error))
+        ctx.status.clear()
+
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster, cluster.running(app):
+        await cluster.create({"apiVersion": "example.com/v1", "kind": "Bare", "metadata": {"name": "one"}})
+        await asyncio.sleep(1)
+    assert errors[0] == "a Bare has no status: its class needs the field status, with ready"
 
 
 async def test_the_status_of_a_sync_that_failed_for_good_is_written_in_the_end(cluster: AsyncCluster) -> None:

@@ -157,7 +157,7 @@ class App:
         no workers, for unknown fields of ``rights``, and for an index of a kind that is not cached; ``TypeError`` for
         arguments of other types.
         """
-        kind = self._kind(resource, "a controller")
+        kind = self._kind(resource, "a controller", decorator="controller")
         name = name or kind.kind.lower()
         if any(other.name == name for other in self._declarations):
             raise ValueError(f"app {self.name} has a controller {name!r} already; give this one another name=")
@@ -276,7 +276,7 @@ class App:
         )
 
     def _webhook(self, resource: AnyKind, *, name: str, **parts: Any) -> "_DeclareWebhook[Any]":
-        kind = self._kind(resource, "a webhook")
+        kind = self._kind(resource, "a webhook", decorator="mutating" if parts["mutating"] else "validating")
 
         def declare(function: Any) -> None:
             chosen = name or function_name(function).replace("_", "-").strip("-").lower()
@@ -503,11 +503,13 @@ class App:
     def _kinds(self, argument: str, resources: Iterable[AnyKind]) -> tuple[Kind[Any], ...]:
         return tuple(self._kind(resource, argument) for resource in _KINDS.of(argument, resources))
 
-    def _kind(self, resource: AnyKind, argument: str) -> Kind[Any]:
+    def _kind(self, resource: AnyKind, argument: str, *, decorator: str = "") -> Kind[Any]:
         try:
             kind = kind_of(resource)
         except TypeError as error:
-            raise TypeError(f"{argument}: {error}") from None
+            given: object = resource  # what is decorated, if the parentheses were forgotten
+            hint = f": write @app.{decorator}(KIND)" if decorator and inspect.isfunction(given) else ""
+            raise TypeError(f"{argument}: {error}{hint}") from None
         if isinstance(resource, CustomResource):
             self._resources[resource.name] = resource
         return kind

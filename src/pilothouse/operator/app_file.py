@@ -51,4 +51,5 @@ def file_and_name(reference: str) -> tuple[Path, str]:
 
 
 def _listed(apps: dict[str, App]) -> str:
-    return f"are {', '.join(sorted(apps))}" if apps else "is none: app = pilothouse.operator.App(NAME)"
+    verb = "is" if len(apps) == 1 else "are"
+    return f"{verb} {', '.join(sorted(apps))}" if apps else "is none: app = pilothouse.operator.App(NAME)"

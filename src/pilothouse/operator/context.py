@@ -253,10 +253,15 @@ class Context(Generic[T]):
         fields = declaration.status_fields
         if fields is not None:
             unknown = sorted(status.keys() - fields - self._old_status.keys())
+            if unknown and not fields:
+                raise TerminalError(
+                    f"a {declaration.kind.kind} has no status: its class needs the field status, with "
+                    f"{', '.join(unknown)}"
+                )
             if unknown:
                 raise TerminalError(
                     f"the status of a {declaration.kind.kind} has no field {', '.join(unknown)}; it has "
-                    f"{', '.join(sorted(fields)) or 'none'}"
+                    f"{', '.join(sorted(fields))}"
                 )
             if OBSERVED in fields and (status != self._old_status or (synced and status)):
                 status[OBSERVED] = meta.generation
