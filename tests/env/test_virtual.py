@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import inspect
 import io
 import json
 
@@ -35,6 +36,19 @@ def test_deadlock_is_an_error_naming_the_tasks() -> None:
 
     with pytest.raises(Stuck, match="waits for nobody"):
         run(main)
+
+
+def test_what_is_not_a_function_of_an_env_is_an_error() -> None:
+    async def main(_env: object = None) -> None: ...
+
+    def plain(_env: Env) -> None: ...
+
+    coroutine = main()
+    with pytest.raises(TypeError, match=r"^run takes an async function of an Env, got a coroutine: write run\(main\)$"):
+        run(coroutine)  # type: ignore[arg-type]  # that is the point
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    with pytest.raises(TypeError, match=r"^run takes an async function of an Env, and \S*plain returned NoneType$"):
+        run(plain)  # type: ignore[arg-type]
 
 
 async def test_timeout_fires_at_its_deadline(env: Env) -> None:

@@ -120,6 +120,13 @@ def test_definitions_come_from_files_mappings_and_classes(tmp_path: Path) -> Non
         "the plural": ("v1", "pods", " (did you mean v1 Pod?)"),
         "a kind of two groups": ("v1", "Evnt", " (did you mean v1 Event?)"),
         "nothing like it": ("v1", "Xylophone", ""),
+        "swapped": ("Pod", "v1", " (the apiVersion comes first, then the kind)"),
+        "swapped, with a group": ("Deployment", "apps/v1", " (the apiVersion comes first, then the kind)"),
+        "a custom resource": (
+            "farm.example.com/v1",
+            "Xylophone",
+            " (its CustomResourceDefinition is applied by running(app), apply or crds=)",
+        ),
     },
 )
 async def test_an_unknown_kind_comes_with_the_closest_one(env: Env, api_version: str, kind: str, hint: str) -> None:

@@ -400,8 +400,12 @@ def run(
 ) -> T:
     """Run ``main(env)`` to its end in virtual time and return its result. ``leaps`` as in ``VirtualLoop``.
 
-    Remaining tasks are cancelled, newest last, and can clean up.
+    Remaining tasks are cancelled, newest last, and can clean up. Raises ``TypeError`` if ``main`` is not an async
+    function: ``asyncio.run`` takes a coroutine, and this function does not.
     """
+    if asyncio.iscoroutine(main):
+        main.close()  # otherwise Python warns that it was never awaited
+        raise TypeError("run takes an async function of an Env, got a coroutine: write run(main)")
     loop = VirtualLoop()  # type: ignore[abstract]  # what needs sockets or processes is absent on purpose
     loop.leaps = leaps
     clock = loop.clock = VirtualClock(loop, start)
@@ -418,7 +422,11 @@ def run(
     end_startup()  # such runs may be long, and there are many
     try:
         with collecting_rarely():
-            return _run_and_drain(loop, main(env))
+            started = main(env)
+            if not asyncio.iscoroutine(started):
+                name = getattr(main, "__qualname__", repr(main))
+                raise TypeError(f"run takes an async function of an Env, and {name} returned {type(started).__name__}")
+            return _run_and_drain(loop, started)
     finally:
         loop.close()
 

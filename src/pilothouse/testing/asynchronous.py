@@ -398,7 +398,7 @@ class AsyncCluster:
             resource = await self._mapper.kind_for(api_version, kind)
         if resource is None:
             hint = (await self._mapper.discovery()).hint(api_version, kind)
-            raise mistakes.UnknownKind(f"the API server has no kind {kind!r} in {api_version}{hint}")
+            raise mistakes.UnknownKind.of(api_version, kind, hint)
         return resource.raw
 
     def _port(self) -> "Served":

@@ -1,6 +1,12 @@
 """Mistakes in a test: errors that are shown without a traceback of pilothouse, because only the test can correct
 them."""
 
+import re
+from typing import Self
+
+_VERSION = re.compile(r"(?:[a-z0-9.-]+/)?v\d+(?:(?:alpha|beta)\d+)?")
+_BUILT_IN_GROUP = re.compile(r"[^.]*|.*\.k8s\.io")
+
 
 class Mistake(Exception):
     """A mistake in a test. Each is also one of Python's exceptions."""
@@ -16,6 +22,15 @@ class InvalidType(Mistake, TypeError):
 
 class UnknownKind(Mistake, LookupError):
     """A kind that the API server does not have."""
+
+    @classmethod
+    def of(cls, api_version: str, kind: str, hint: str) -> Self:
+        """``hint`` is that of discovery, empty if it has nothing similar."""
+        if not hint and _VERSION.fullmatch(kind) and not _VERSION.fullmatch(api_version):
+            hint = " (the apiVersion comes first, then the kind)"
+        elif not hint and not _BUILT_IN_GROUP.fullmatch(api_version.rpartition("/")[0]):
+            hint = " (its CustomResourceDefinition is applied by running(app), apply or crds=)"
+        return cls(f"the API server has no kind {kind!r} in {api_version}{hint}")
 
 
 class MissingFile(Mistake, FileNotFoundError):

@@ -43,7 +43,7 @@ class State:
                 return info.prefix
         served = [(info.api_version, info.kind, info.resource) for info in table if "list" in info.verbs]
         hint = hint_of_kind(served, api_version, kind)
-        raise UnknownKind(f"the API server has no kind {kind!r} in {api_version}{hint}")
+        raise UnknownKind.of(api_version, kind, hint)
 
     def _object(self, key: str, revision: int, value: bytes) -> Object:
         decoded = self._decoded.get(key)
