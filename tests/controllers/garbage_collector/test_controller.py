@@ -294,7 +294,9 @@ async def test_deletions_in_progress_at_startup_are_finished(env: Env) -> None:
         assert await cluster.configmaps() == ["orphan"]
 
 
-async def test_not_found_without_object_details_is_not_trusted(cluster: Cluster) -> None:
+async def test_not_found_without_object_details_is_not_trusted(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     """Returned by a proxy without a backend, or for a resource that is no longer served."""
     owner = await cluster.configmap("owner")
     secret = owner_reference(owner, kind="Secret", uid="not-the-owners")
@@ -307,9 +309,16 @@ async def test_not_found_without_object_details_is_not_trusted(cluster: Cluster)
     cluster.transport.hook = lost
     await asyncio.sleep(600)
     assert await cluster.configmaps() == ["child", "owner"]
+    (warning,) = warnings_in(caplog)  # not one for each retry
+    assert warning.startswith("Cannot look up the kind of an object or of its owner")
     cluster.transport.hook = None
     await asyncio.sleep(1000)
     assert await cluster.configmaps() == ["owner"]
+    assert warnings_in(caplog) == [warning]
+    cluster.transport.hook = lost
+    await cluster.create(CM, metadata={"name": "child", "ownerReferences": [secret | {"uid": "another"}]})
+    await asyncio.sleep(600)
+    assert len(warnings_in(caplog)) == 2
 
 
 @pytest.mark.parametrize("survives", range(8))

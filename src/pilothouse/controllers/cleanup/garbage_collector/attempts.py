@@ -4,6 +4,7 @@ identity was corrected after it was queued is processed once."""
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 from pilothouse.api.meta import ObjectMeta, OwnerReference
 from pilothouse.controllers.cleanup.garbage_collector import patches
@@ -122,7 +123,9 @@ class ItemProcessor:
         except UnservedKind:
             raise
         except UnknownKind as error:
-            self._log.warning("Cannot look up the kind of an object or of its owner", item=node.identity, err=error)
+            # After the deletion of a definition each of its objects fails, again and again (upstream: all at level 5).
+            write = self._log.warning if self._live.is_first_report(error) else partial(self._log.info, v=5)
+            write("Cannot look up the kind of an object or of its owner", item=node.identity, err=error)
             raise RetryLater(str(error)) from error
         current = self._graph.get(node.uid)
         if current is not None and current.virtual:

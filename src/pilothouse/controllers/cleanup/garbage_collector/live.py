@@ -22,6 +22,9 @@ FINALIZER_PAUSE_FACTOR = 5.0
 class UnknownKind(Exception):
     """The server does not serve the kind, or discovery failed. Nothing can be concluded from that."""
 
+    resource = ""
+    """The resource whose path the server does not know, with its group."""
+
 
 class UnservedKind(UnknownKind):
     """Discovery does not have that kind. Only a later discovery can change that."""
@@ -46,6 +49,13 @@ class Live:
     def __init__(self, client: Client, kind_of: KindOf) -> None:
         self._client = client
         self._kind_of = kind_of
+        self._unknown: set[str] = set()
+
+    def is_first_report(self, unknown: UnknownKind) -> bool:
+        """Whether this resource was not reported since the server last answered a read of it."""
+        first = unknown.resource not in self._unknown
+        self._unknown.add(unknown.resource)
+        return first
 
     def kind_of(self, api_version: str, kind: str) -> Kind[Object]:
         """The resource that serves this kind, to be read as metadata only. Raises ``UnservedKind``."""
@@ -57,10 +67,12 @@ class Live:
     async def get(self, located: Located) -> ObjectMeta | None:
         """The metadata of the live object, None if it certainly does not exist."""
         try:
-            return (await self._client.get(located.kind, located.name, located.namespace)).metadata
+            found: ObjectMeta | None = (await self._client.get(located.kind, located.name, located.namespace)).metadata
         except NotFound as error:
             _verify_not_found(error, located)
-            return None
+            found = None
+        self._unknown.discard(located.kind.group_resource)
+        return found
 
     async def delete(self, located: Located, observed: ObjectMeta, propagation_policy: str) -> bool:
         """Delete the object that was read, if it has not changed. False: it was deleted, or replaced by another one.
@@ -164,4 +176,6 @@ def _verify_not_found(error: NotFound, located: Located) -> None:
     """
     details = error.status.details
     if details is None or details.name != located.name:
-        raise UnknownKind(f"{located.kind.group_resource} {located.name}: {error}") from error
+        unknown = UnknownKind(f"{located.kind.group_resource} {located.name}: {error}")
+        unknown.resource = located.kind.group_resource
+        raise unknown from error
