@@ -43,8 +43,15 @@ PAGES = {
     "docs/audit.md": Page("yaml 0 > policy.yaml"),
     "docs/bugs.md": Page(),
     "docs/ci.md": Page(
+        "pilothouse create cluster && kubectl create namespace test-1\n"
+        "kubectl create deployment web --namespace=test-1 --image=nginx\n"
+        "kubectl wait deployment web --namespace=test-1 --for=condition=Available\n"
         "mkdir manifests && cp examples/replicaset.yaml manifests",
-        (("slot=", "pilothouse delete cluster --all; RUNNER_NAME=runner-1; slot="),),
+        (
+            ("--at 30s", "--at 0s"),
+            ("pilothouse create cluster --in", "pilothouse delete cluster; pilothouse create cluster --in"),
+            ("slot=", "pilothouse delete cluster --all; RUNNER_NAME=runner-1; slot="),
+        ),
     ),
     "docs/clusters.md": Page("pilothouse create cluster dev"),
     "docs/controllers/certificatesigningrequest_signing.md": Page(_CLUSTER),

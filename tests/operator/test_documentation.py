@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "operators.md").read_text()
 SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
 SECTIONS_FROM_EXAMPLES = ("Several versions", "Webhooks")
 PREPARED = {
-    "Views of custom resources of others": "app = App('website-operator')",
+    "Views of existing custom resources": "app = App('website-operator')",
     "Running and deploying": "async def request(path): return 200",
 }
 """Implied imports and definitions before the code of a section."""
@@ -61,6 +61,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     names: dict[str, Any] = {}
     exec(WEBSITES, names)
     example = dict(names)
+    assert PREPARED.keys() <= dict(sections()).keys(), "a heading has changed"
     for heading, blocks in sections():
         if heading not in SECTIONS_FROM_EXAMPLES:
             exec(PREPARED.get(heading, ""), names)

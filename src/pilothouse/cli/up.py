@@ -193,7 +193,11 @@ async def _until_ended(parsed: Parsed) -> None:
     identity = _identity(directory)
     while True:
         await asyncio.sleep(_DIRECTORY_SECONDS)
-        if _identity(directory) != identity:
+        try:
+            was_removed = _identity(directory) != identity
+        except OSError:
+            continue  # it can't be told, such as on a network file system without its server
+        if was_removed:
             raise UserError(f"{directory} was removed while the cluster was running: it ends")
 
 

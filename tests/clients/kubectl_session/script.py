@@ -267,7 +267,7 @@ PODS = (
     Step("replace what is fixed", "replace -f solo-moved.yaml", newer=True),
     Step("replace by force", "replace --force -f solo-moved.yaml"),
     Step("a pod's image may change", "set image pod/solo other=registry.k8s.io/pause:3.8", (pods("solo", 1),)),
-    Step("the pod as YAML", "get pod solo -o yaml --show-managed-fields", (pods("solo", 1),)),
+    Step("the pod as YAML", "get pod solo -o yaml --show-managed-fields", (pods("solo", 1),), newer=True),
     Step("delete it now", "delete pod solo --now"),
     Step(
         "what the watch has seen of it", ends="follow pods", last=r"(?s)(0/1 +(Terminating|Completed).*){6}", newer=True
