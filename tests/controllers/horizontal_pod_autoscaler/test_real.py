@@ -116,6 +116,10 @@ class AutoscalerWorld(RealWorld):
     def size(self) -> int:
         return int(self.cluster.request("GET", f"{self._apps}/web/scale")["spec"]["replicas"])
 
+    def status(self) -> dict[str, Any]:
+        status: dict[str, Any] = self.cluster.request("GET", f"{self.autoscalers}/web")["status"]
+        return status
+
     def conditions(self) -> dict[str, Any]:
         path = self.autoscalers.replace("/v1/", "/v2beta2/")
         status = self.cluster.request("GET", f"{path}/web")["status"]
@@ -152,8 +156,9 @@ async def test_replicas_follow_the_metrics(env: Env, real_cluster: RealCluster) 
         faults[0].remove(measured)
         faults[0].add(Rule(metrics(hpa.namespace, 10, 2), resource="pods.metrics.k8s.io"))
         await hpa.until_size(1)
-        status = (await hpa.request("GET", f"{hpa.autoscalers}/web"))["status"]
-        assert (status["desiredReplicas"], status["currentCPUUtilizationPercentage"]) == (1, 10)
+        await hpa.until(lambda: hpa.status()["desiredReplicas"] == 1, "the status, which is written after the scale")
+        status = hpa.status()
+        assert status["currentCPUUtilizationPercentage"] == 10
         assert status["lastScaleTime"]
         assert hpa.reasons() == {"FailedGetResourceMetric", "FailedComputeMetricsReplicas", "SuccessfulRescale"}
         deployment = f"/apis/apps/v1/namespaces/{hpa.namespace}/deployments/web"
