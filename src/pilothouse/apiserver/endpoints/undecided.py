@@ -36,14 +36,14 @@ async def run_write_handler(core: Core, call: Call, handler: Handler) -> Any:
             name = call.name or (error.details or {}).get("name", "")  # a create has the name in the body
             key = call.info.key(call.namespace, name)
             await store.wait_until_decided(key)
-            may_be_outdated = False
-            if not is_current:
-                await _catch_up(core, call)
-                is_current, may_be_outdated = True, core.store.changes_by_others != changes_before
-            if not may_be_outdated and not store.has_failed_since(key, failed_writes_before):
+            has_failed = store.has_failed_since(key, failed_writes_before)
+            if is_current and not has_failed:
                 raise
+            await _catch_up(core, call)
+            if not has_failed and core.store.changes_by_others == changes_before:
+                raise
+            is_current = True
         call.request, call.warnings = request, list(warnings)
-        await store.catch_up()
     raise errors.internal("writes of this object fail repeatedly; their outcome is unknown")
 
 

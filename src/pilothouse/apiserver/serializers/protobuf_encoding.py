@@ -10,7 +10,7 @@ Go's generated code: fields by number, and each one that is not a pointer, even 
 import base64
 import datetime
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -72,10 +72,8 @@ def marshal_members(message: str, metadata: dict[str, Any], members: Mapping[str
     Most writes change the status or the metadata, and pods of one template have one spec: those that were last encoded
     are remembered.
     """
-    empty, find, inlined = _compiled_message(message)
-    if inlined:
-        decoded = {name: _decode(text) for name, text in members.items()}
-        return marshal(message, decoded | {"metadata": metadata})
+    empty, find, inlined = _compiled(message)
+    assert not inlined, "no kind has the fields of an inlined struct among its members"
     fields = empty.copy()
     for name, text in members.items():
         field = find(name)
@@ -94,16 +92,11 @@ _decode: Callable[[bytes | msgspec.Raw], Any] = msgspec.json.Decoder().decode
 
 @bounded_cache(1024, TEMPLATE_BYTES)
 def _spec_field(message: str, text: bytes) -> bytes:
-    empty, find, _inlined = _compiled_message(message)
+    empty, find, _inlined = _compiled(message)
     field, value = find("spec"), _decode(text)
     assert field is not None, "the caller has found it"
     index, encode = field
     return empty[index] if value is None else encode(value)
-
-
-@cache
-def _compiled_message(message: str) -> _Compiled:
-    return _compiled(sorted(rows_of(message), key=lambda row: row.number))
 
 
 def _text(value: Any) -> bytes:
@@ -216,9 +209,9 @@ def _message_encoder(message: str, *, as_marshal: bool = False) -> _Value:
         return special
     if "JSONSchemaPropsOr" in message:
         return _schema_or(message, as_marshal=as_marshal)
-    rows = rows_of(message)
     if as_marshal:
-        return _marshal_encoder(rows)
+        return _marshal_encoder(message)
+    rows = rows_of(message)
     fields: dict[str, _Field] = {row.name: _field(row) for row in rows if not row.inlined}
     # An inlined struct is a separate message in protobuf, while its fields are among the parent's in JSON.
     inlined = [(row.number, _message_encoder(row.type)) for row in rows if row.inlined]
@@ -237,14 +230,13 @@ def _message_encoder(message: str, *, as_marshal: bool = False) -> _Value:
     return encode
 
 
-def _marshal_encoder(rows: Sequence[FieldRow]) -> _Value:
-    rows = sorted(rows, key=lambda row: row.number)
+def _marshal_encoder(message: str) -> _Value:
     compiled: _Compiled | None = None
 
     def encode(value: Any) -> bytes:
         nonlocal compiled
         if compiled is None:  # messages are recursive, so this is delayed until the first value
-            compiled = _compiled(rows)
+            compiled = _compiled(message)
         empty, find, inlined = compiled
         fields = empty.copy()
         for name, item in value.items():
@@ -257,9 +249,11 @@ def _marshal_encoder(rows: Sequence[FieldRow]) -> _Value:
     return encode
 
 
-def _compiled(rows: Sequence[FieldRow]) -> _Compiled:
+@cache
+def _compiled(message: str) -> _Compiled:
     """The fields of an empty message, the fields by JSON name, and the inlined structs: those are separate messages in
     protobuf, while their fields are among the parent's in JSON."""
+    rows = sorted(rows_of(message), key=lambda row: row.number)
     return (
         [b"" if row.inlined else _unset_field(row) for row in rows],
         {row.name: (index, _marshal_field(row)) for index, row in enumerate(rows) if not row.inlined}.get,

@@ -65,7 +65,7 @@ class ObjectCodec:
     def encode(self, key: str, value: bytes) -> bytes:
         """The bytes in etcd for an object in this server's form."""
         info = None if key.startswith(NO_RESOURCES) else _storage_version_of_key(key)
-        if info is not None and info.kind != "CustomResourceDefinition" and info.group not in _AS_JSON:
+        if info is not None and info.group not in _AS_JSON:
             return _encode_built_in(info, value)
         obj = _decode(value)
         obj["metadata"].pop("resourceVersion", None)

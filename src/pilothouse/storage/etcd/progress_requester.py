@@ -78,9 +78,11 @@ class ProgressRequester:
 
     def _time_out_oldest(self, waiting: "dict[asyncio.Future[None], tuple[float, int]]", now: float) -> float | None:
         """Since when the oldest caller waits that has not timed out; None if there is none."""
-        for waiter, (since, revision) in [*waiting.items()]:
+        while waiting:
+            waiter, (since, revision) = next(iter(waiting.items()))
             if now - since < self._timeout:
                 return since
+            del waiting[waiter]
             self._time_out(waiter, revision)
         return None
 
