@@ -292,6 +292,26 @@ def test_writes_since_a_time_before_the_history(kubeconfig: str, tmp_path: Path)
     assert re.fullmatch(r"The history that the API server keeps begins at resourceVersion \d+\.\n", since.stderr)
 
 
+def test_changes_of_an_object_since_a_time(kubeconfig: str, tmp_path: Path) -> None:
+    def history(*words: str) -> subprocess.CompletedProcess[str]:
+        return run_pilothouse(tmp_path, "history", "cm/settings", "-o=json", f"--kubeconfig={kubeconfig}", *words)
+
+    everything = history()
+    revisions = [item["resourceVersion"] for item in _events(everything)]
+    assert [item["resourceVersion"] for item in _events(history(f"--since={revisions[1]}"))] == revisions[2:]
+    first, *_ = _events(history(f"--since={revisions[0]}"))
+    assert (first["type"], first["changes"]) == ("MODIFIED", [{"path": "data.a", "before": "1", "after": "2"}])
+    before_history = history("--since=10m")
+    assert (before_history.stdout, before_history.stderr) == (everything.stdout, "")
+    nothing = history("--since=0s")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert re.fullmatch(
+        r"There are no changes of configmaps settings since then; the last one was at \S+Z, "
+        rf"resourceVersion {revisions[-1]}\.\n",
+        nothing.stderr,
+    )
+
+
 def test_objects_of_a_category(kubeconfig: str, tmp_path: Path) -> None:
     done = run_pilothouse(tmp_path, "get", "all", "-A", f"--kubeconfig={kubeconfig}")
     assert done.returncode == 0, done.stderr
@@ -335,7 +355,7 @@ def test_errors_of_requests(kubeconfig: str, tmp_path: Path, words: list[str], m
     {
         "missing name": (["history", "pods"], "expected TYPE/NAME, got pods"),
         "missing type": (["get"], "expected TYPE [NAME]"),
-        "-A with an object": (["history", "pod/a", "-A"], "are for the writes of users, without TYPE/NAME"),
+        "-A with an object": (["history", "pod/a", "-A"], "is for the writes of users, without TYPE/NAME"),
         "a format of get": (["get", "pods", "-o=xml"], '--output must be wide, name, json or yaml, got "xml"'),
         "a format of history": (["history", "pod/a", "-o=xml"], '--output must be text or json, got "xml"'),
     },

@@ -1,5 +1,6 @@
 """``pilothouse history``: every change of one object in the API server's history, as differences."""
 
+import contextlib
 import json
 import re
 import sys
@@ -39,7 +40,7 @@ Without an object: the writes of users and their programs, but not of Kubernetes
 cluster with -A (with pilothouse's API server only).
 
 Usage:
-  {program} TYPE/NAME [flags]
+  {program} TYPE/NAME [--since TIME] [flags]
   {program} [-n NAMESPACE | -A] [--since TIME] [flags]
 """
 _QUIET_SECONDS = 2
@@ -79,7 +80,7 @@ def flag_set(program: str) -> FlagSet:
             "since",
             STRING,
             "",
-            "Writes after a time such as 2026-01-01T00:00:00Z, or 5m for the last five minutes, or a resourceVersion; "
+            "Changes after a time such as 2026-01-01T00:00:00Z, or 5m for the last five minutes, or a resourceVersion; "
             "as far back as the history goes if empty",
         ),
         Flag("output", STRING, "text", "Output format: text or json (a line for each version)", shorthand="o"),
@@ -103,8 +104,8 @@ def run(program: str, args: Sequence[str]) -> int:
         return parsed
     if not parsed.arguments:
         return serve(program, _print_writes(parsed), v=parsed["v"], waits=True)
-    if parsed["all-namespaces"] or parsed["since"]:
-        print("Error: --all-namespaces and --since are for the writes of users, without TYPE/NAME", file=sys.stderr)
+    if parsed["all-namespaces"]:
+        print("Error: --all-namespaces is for the writes of users, without TYPE/NAME", file=sys.stderr)
         return 2
     return serve(program, _run(parsed), v=parsed["v"], waits=True)
 
@@ -168,11 +169,15 @@ def write_lines(writes: Sequence[Write]) -> list[str]:
 
 async def _run(parsed: Parsed) -> int:
     text, name = type_and_name(parsed.arguments)
-    async with command_connection(parsed, Env(), "pilothouse-history") as (client, info, own):
+    env, since = Env(), 0
+    async with command_connection(parsed, env, "pilothouse-history") as (client, info, own):
         resource = find_resource(await client.discover(), text)
         if not resource.supports("list", "watch"):
             raise UserError(f"{resource.group_resource} can't be watched, so there is no history of them")
         namespace = own if resource.namespaced else ""
+        if parsed["since"]:
+            with contextlib.suppress(BeforeHistory):  # EXISTED, if printed, comes with a note of the begin
+                since = int(await revision_at(client, parsed["since"], env.now()))
         try:
             oldest, documents = await versions(client, resource.as_kind(), namespace, name)
             time_of = await times_of_revisions(client)
@@ -185,9 +190,18 @@ async def _run(parsed: Parsed) -> int:
             f"there is no {resource.group_resource} {name}{place} ({info.title}), and was none since resourceVersion "
             f"{oldest}"
         )
-    if documents[0][0] == "EXISTED":
+    all_versions = list(described(documents, time_of, origins))
+    shown = [version for version in all_versions if int(version.revision) > since]
+    if not shown:
+        last = all_versions[-1]
+        print(
+            f"There are no changes of {resource.group_resource} {name} since then; the last one "
+            f"{f'was at {last.time}, ' if last.time else 'has '}resourceVersion {last.revision}.",
+            file=sys.stderr,
+        )
+    elif shown[0].type == "EXISTED":
         _print_begin(oldest)
-    for version in described(documents, time_of, origins):
+    for version in shown:
         if parsed["output"] == "json":
             print(json.dumps(_json(version)))
         else:
