@@ -357,6 +357,35 @@ def test_a_rejected_manifest_is_named_with_its_document(tmp_path: Path) -> None:
     assert "/web.yaml:4 (document 2): Deployment web: " in failure(tmp_path, applied)
 
 
+def test_all_rejected_manifests_are_named(tmp_path: Path) -> None:
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
+    wrong = ("a", "ok", "B", "c")
+    (tmp_path / "all.yaml").write_text(
+        "---\n".join(config % name + ("" if name == "ok" else "dat: {}\n") for name in wrong)
+    )
+    head = "  objects: [all.yaml, {apiVersion: v1, kind: Confgmap, metadata: {name: d}}]\n  until: {time: 1m}\n"
+    with pytest.raises(ScenarioError) as raised:
+        result(tmp_path, head)
+    lines = str(raised.value).splitlines()
+    assert [line.partition("spec.objects: ")[2].rpartition("/")[2].partition(": ")[0] for line in lines] == [
+        "all.yaml:1 (document 1)", "all.yaml:9 (document 3)", "all.yaml:14 (document 4)",
+        'no matches for kind "Confgmap" in version "v1"; did you mean ConfigMap?',
+    ]  # fmt: skip
+    applied = "  timeline: [{at: 10s, apply: all.yaml}]\n  until: {time: 1m}\n"
+    message = failure(tmp_path, applied)
+    assert message.count("/all.yaml:") == 3
+    assert message.count("; ") == 2
+
+
+def test_of_many_rejected_manifests_the_first_are_named(tmp_path: Path) -> None:
+    config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c%s}, dat: {}}"
+    head = f"  objects: [{', '.join(config % n for n in range(12))}]\n  until: {{time: 1m}}\n"
+    with pytest.raises(ScenarioError) as raised:
+        result(tmp_path, head)
+    lines = str(raised.value).splitlines()
+    assert (len(lines), lines[-1].endswith("spec.objects: 2 more objects rejected")) == (11, True)
+
+
 def test_an_action_that_cannot_be_performed_is_reported_without_the_log(tmp_path: Path) -> None:
     entry = "  timeline: [{at: 10s, drain: {selector: pool=bach}}]\n"
     run_result = result(tmp_path, WEB.replace("time: 5m", "time: 1m") + entry)

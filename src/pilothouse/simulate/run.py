@@ -17,7 +17,7 @@ from pilothouse.sim import running as simulated
 from pilothouse.sim.invariants import Invariant
 from pilothouse.sim.process import Program
 from pilothouse.simulate import budgets, cluster, drawn, named_invariants
-from pilothouse.simulate.actions.administrator import ActionError
+from pilothouse.simulate.actions.administrator import ActionError, ObjectsRejected
 from pilothouse.simulate.expectations import Compiled, Expectations, compile_all
 from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
@@ -239,11 +239,16 @@ class _Run:
                 self._fail(failure)
 
     async def _apply(self, timeline: Timeline) -> None:
+        scenario = self._scenario
         try:
-            await timeline.actions.administrator.apply(self._scenario.objects)
+            await timeline.actions.administrator.apply(scenario.objects)
+        except ObjectsRejected as rejected:
+            messages = rejected.messages(lambda document: scenario.position_of(scenario.spec.objects, document))
+            raise ScenarioError(
+                "\n".join(f"{scenario.source}: spec.objects: {text}" for text in messages)
+            ) from rejected
         except (ActionError, TimeoutError) as error:
-            place = self._scenario.position_of(self._scenario.spec.objects, getattr(error, "document", None))
-            raise ScenarioError(f"{self._scenario.source}: spec.objects: {place}{error}") from error
+            raise ScenarioError(f"{scenario.source}: spec.objects: {error}") from error
 
     async def _until_end(self, simulation: Simulation, timeline: Timeline) -> None:
         until, env, recent = self._scenario.spec.until, simulation.env, Counter[str]()

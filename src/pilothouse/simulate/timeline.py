@@ -10,7 +10,7 @@ import msgspec
 
 from pilothouse.env import TaskGroup
 from pilothouse.sim import Simulation
-from pilothouse.simulate.actions.administrator import ActionError
+from pilothouse.simulate.actions.administrator import ActionError, ObjectsRejected
 from pilothouse.simulate.actions.perform import Actions
 from pilothouse.simulate.drawn import Drawn, NodeOutage, PodCrash
 from pilothouse.simulate.expectations import Expectations
@@ -152,13 +152,18 @@ class Timeline:
             path = f"spec.timeline[{number}]"
             at = self._simulation.env.monotonic() - self._began
             name = entry.name or path.removeprefix("spec.")
-            applied = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
-            place = self._scenario.position_of([obj for obj in applied if obj is not None], error.document)
-            message = f"{self._scenario.where(path)}: {place}{error}"
+            message = f"{self._scenario.where(path)}: {self._reason(error, entry)}"
             self._on_failure(Failure(kind="action", name=name, message=message, at=at))
         finally:
             self._performing -= 1
             self._active[number] -= 1
+
+    def _reason(self, error: ActionError, entry: actions.Entry) -> str:
+        """The reason for the failure; of objects also their places."""
+        if not isinstance(error, ObjectsRejected) or entry.apply is None:
+            return str(error)
+        applied = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
+        return "; ".join(error.messages(lambda document: self._scenario.position_of(applied, document)))
 
     async def _fault(self, fault: Drawn) -> None:
         await self._until(fault.at)

@@ -1,7 +1,7 @@
 """Requests of an administrator, as kubectl sends them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,18 +14,31 @@ from pilothouse.client.patches import Patch
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.flags import closest
 from pilothouse.simulate.scenario import actions
+from pilothouse.simulate.scenario.scalars import counted
 
 FIELD_MANAGER = "pilothouse-simulate"
 _NAMESPACES: Kind[msgspec.Raw] = Kind("", "v1", "namespaces", "Namespace", False, msgspec.Raw)
 _ESTABLISHED_SECONDS = 60.0
 _NAMESPACES_NAMED = 5
+_ERRORS_NAMED = 10
 
 
 class ActionError(ValueError):
     """An action failed. The message has the object and the reason."""
 
-    document: dict[str, Any] | None = None
-    """The object that could not be applied."""
+
+class ObjectsRejected(ActionError):
+    """Objects could not be applied. ``errors`` has each with the reason."""
+
+    def __init__(self, errors: "Sequence[tuple[dict[str, Any], ActionError]]") -> None:
+        super().__init__("; ".join(str(error) for _document, error in errors))
+        self.errors = tuple(errors)
+
+    def messages(self, place: Callable[[dict[str, Any]], str]) -> list[str]:
+        """The reasons, each after the place of the object; of many the first ones."""
+        shown = [f"{place(document)}{error}" for document, error in self.errors[:_ERRORS_NAMED]]
+        left_out = len(self.errors) - len(shown)
+        return [*shown, *([f"{counted(left_out, 'more object')} rejected"] if left_out else [])]
 
 
 class Administrator:
@@ -70,14 +83,17 @@ class Administrator:
     # Objects
 
     async def apply(self, documents: Sequence[dict[str, Any]]) -> None:
-        """Create the objects, or patch existing ones; missing namespaces are created. Raises ``ActionError``."""
+        """Create the objects, or patch existing ones; missing namespaces are created. As kubectl does, it continues
+        after a rejected one. Raises ``ObjectsRejected``."""
         own = {namespace["metadata"].get("name") for namespace in documents if namespace["kind"] == "Namespace"}
+        errors = []
         for document in documents:
             try:
                 await self._apply_one(document, own)
             except ActionError as error:
-                error.document = document
-                raise
+                errors.append((document, error))
+        if errors:
+            raise ObjectsRejected(errors)
 
     async def _apply_one(self, document: dict[str, Any], namespaces: set[Any]) -> None:
         kind = await self.kind_of(document)

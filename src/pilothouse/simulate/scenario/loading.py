@@ -1,7 +1,7 @@
 """``load``: reads a scenario file and the files that it refers to, and validates them before the run."""
 
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.simulate.scenario import actions, positions, scalars, schema
 from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
 from pilothouse.simulate.scenario.files import FileError, check_regular, text_of
-from pilothouse.simulate.scenario.objects import ObjectsError, objects_of, position_of
+from pilothouse.simulate.scenario.objects import ObjectsError, objects_of, position_of, shortened
 from pilothouse.simulate.scenario.positions import Positions, Step
 from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
 
@@ -58,9 +58,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """``FILE:LINE: PATH``, for messages."""
         return f"{self.source}:{self.lines.get(path, 1)}: {path}"
 
-    def position_of(self, entries: Sequence[Any], document: dict[str, Any] | None) -> str:
+    def position_of(self, entries: Sequence[Any], document: dict[str, Any]) -> str:
         """``FILE:LINE: `` of an object from a manifest, for messages, else empty."""
-        position = "" if document is None else position_of(entries, Path(self.source).resolve().parent, document)
+        position = position_of(entries, Path(self.source).resolve().parent, document)
         return f"{position}: " if position else ""
 
 
@@ -116,11 +116,7 @@ class _Loader:
         self._check_cluster()
         self._check_timeline()
         self._check_expectations()
-        objects = [
-            obj
-            for number, entry in enumerate(spec.objects)
-            for obj in self._objects(entry, ("spec", "objects", number))
-        ]
+        objects = self._objects([(entry, ("spec", "objects", number)) for number, entry in enumerate(spec.objects)])
         for name, value in self._overrides:
             try:
                 objects = changes.changed_objects(objects, name, value)
@@ -161,18 +157,24 @@ class _Loader:
         self._spec = msgspec.structs.replace(self._spec, cluster=cluster)
         self._snapshot = restored
 
-    def _objects(self, entry: Any, path: tuple[Step, ...]) -> list[dict[str, Any]]:
-        try:
-            return objects_of(entry, self._folder)
-        except ObjectsError as error:
-            raise self._error(path, str(error)) from None
+    def _objects(self, entries: Iterable[tuple[Any, tuple[Step, ...]]]) -> list[dict[str, Any]]:
+        """The objects of entries with their paths. The error has those of all entries."""
+        objects, errors = list[dict[str, Any]](), list[str]()
+        for entry, path in entries:
+            try:
+                objects += objects_of(entry, self._folder)
+            except ObjectsError as error:
+                errors += [str(self._error(path, message)) for message in error.messages]
+        if errors:
+            raise ScenarioError("\n".join(shortened(errors)))
+        return objects
 
     def _applied(self) -> Iterator[tuple[int, tuple[dict[str, Any], ...]]]:
         for number, entry in enumerate(self._spec.timeline):
             if entry.apply is not None:
                 path = ("spec", "timeline", number, "apply")
                 entries = entry.apply if isinstance(entry.apply, tuple) else (entry.apply,)
-                yield number, tuple(obj for one in entries for obj in self._objects(one, path))
+                yield number, tuple(self._objects((one, path) for one in entries))
 
     def _check_cluster(self) -> None:
         cluster, base = self._spec.cluster, ("spec", "cluster")

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,21 @@ MAX_OBJECTS = 20_000
 MAX_VALUES = 2_000_000
 """Maximum number of values in one file; expanded aliases are counted each time."""
 _KUSTOMIZE_SECONDS = 60.0
+_MESSAGES_SHOWN = 10
 
 
 class ObjectsError(ValueError):
-    """Objects cannot be loaded; the message has the source, the reason and the solution."""
+    """Objects cannot be loaded; each message has the source, the reason and the solution."""
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("\n".join(messages))
+        self.messages = messages
+
+
+def shortened(messages: Sequence[str]) -> list[str]:
+    """The messages; of many the first ones."""
+    more = len(messages) - _MESSAGES_SHOWN
+    return [*messages[:_MESSAGES_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 def objects_of(entry: str | Object, folder: Path) -> list[Object]:
@@ -53,7 +64,7 @@ def _identity(obj: Object) -> tuple[Any, ...]:
 
 
 def _with_positions(entry: str | Object, folder: Path) -> list[tuple[Object, str]]:
-    return list(_checked([(entry, "inline")])) if isinstance(entry, dict) else _of_path(entry, folder)
+    return _checked([(entry, "inline")]) if isinstance(entry, dict) else _of_path(entry, folder)
 
 
 def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
@@ -65,14 +76,26 @@ def _of_path(text: str, folder: Path) -> list[tuple[Object, str]]:
     if path.is_dir():
         if any((path / name).exists() for name in KUSTOMIZATIONS):
             documents = _documents(_kustomized(path), f"the output of kustomize for {path}")
-            return list(_checked(documents))
+            return _checked(documents)
         files = sorted(file for file in path.iterdir() if file.suffix in ENDINGS and file.is_file())
         if not files:
             raise ObjectsError(f"{path}: there are no manifests in this folder; their names end with .yaml or .json")
         if len(files) > MAX_FILES:
             raise ObjectsError(f"{path}: more than {MAX_FILES} files")
-        return [objects_with_positions for file in files for objects_with_positions in _of_file(file)]
+        return _of_files(files)
     return _of_file(path)
+
+
+def _of_files(paths: Iterable[Path]) -> list[tuple[Object, str]]:
+    objects, messages = list[tuple[Object, str]](), list[str]()
+    for path in paths:
+        try:
+            objects += _of_file(path)
+        except ObjectsError as error:
+            messages += error.messages
+    if messages:
+        raise ObjectsError(*messages)
+    return objects
 
 
 def _of_file(path: Path) -> list[tuple[Object, str]]:
@@ -80,7 +103,7 @@ def _of_file(path: Path) -> list[tuple[Object, str]]:
         text = text_of(path, MAX_FILE_BYTES)
     except FileError as error:
         raise ObjectsError(f"{path}: {error}") from error
-    return list(_checked(_documents(text, str(path))))
+    return _checked(_documents(text, str(path)))
 
 
 def _documents(text: str, source: str) -> list[tuple[Any, str]]:
@@ -114,18 +137,29 @@ def _kustomized(path: Path) -> str:
     return completed.stdout.decode("utf-8", "replace")
 
 
-def _checked(documents: Iterable[tuple[Any, str]]) -> Iterator[tuple[Object, str]]:
-    for document, position in documents:
-        if document is None:
-            continue
-        items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
-        for item in items if isinstance(items, list) else [document]:
-            if not isinstance(item, dict):
-                raise ObjectsError(f"{position}: expected an object, got {type(item).__name__}")
-            for field in ("apiVersion", "kind"):
-                if not isinstance(item.get(field), str) or not item[field]:
-                    raise ObjectsError(f"{position}: an object has no {field}")
-            meta = item.get("metadata")
-            if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
-                raise ObjectsError(f"{position}: a {item['kind']} has no metadata.name")
-            yield item, position
+def _checked(documents: Iterable[tuple[Any, str]]) -> list[tuple[Object, str]]:
+    objects = [
+        (item, position) for document, position in documents if document is not None for item in _items(document)
+    ]
+    messages = [f"{position}: {error}" for item, position in objects if (error := _error_of(item))]
+    if messages:
+        raise ObjectsError(*messages)
+    return objects
+
+
+def _items(document: Any) -> list[Any]:
+    items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
+    return items if isinstance(items, list) else [document]
+
+
+def _error_of(item: Any) -> str:
+    """Why it is no object of a cluster; empty for an object."""
+    if not isinstance(item, dict):
+        return f"expected an object, got {type(item).__name__}"
+    for field in ("apiVersion", "kind"):
+        if not isinstance(item.get(field), str) or not item[field]:
+            return f"an object has no {field}"
+    meta = item.get("metadata")
+    if not isinstance(meta, dict) or not (meta.get("name") or meta.get("generateName")):
+        return f"a {item['kind']} has no metadata.name"
+    return ""
