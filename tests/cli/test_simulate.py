@@ -199,7 +199,7 @@ def test_a_signal_ends_all_processes_and_leaves_the_results_so_far(
     else:
         assert re.search(r"growth: [\d,]+ of 100,000 runs, [\d,]+ passed, 0 failed", out)
     at_once = f"\n{sent.name}: the results so far are written; a second signal ends at once\n"
-    assert err.endswith(at_once + ("" if output else "interrupted\n")), err
+    assert err.endswith(at_once + ("" if output else "interrupted\n") + f"wrote {junit}\n"), err
     assert not [child for child in result if Path(f"/proc/{child}").exists()]
     (error,) = ET.parse(junit).iter("error")
     assert re.fullmatch(rf"{sent.name} after \d+ of 100000 runs", error.get("message", ""))
@@ -222,6 +222,17 @@ def test_reports(path: str, tmp_path: Path, words: tuple[str, ...], expected: st
     assert expected in text
     assert ("--only 1" in text) == (words == ("--seeds", "3-5"))  # the shrunk run is the one that is shown
     ET.fromstring(plot.read_text(encoding="utf-8"))  # our own
+
+
+def test_written_files_are_named(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / name for name in ("r.jsonl", "r.html", "p.svg", "j.xml")]
+    words = [word for pair in zip(("--record", "--report", "--plot", "--junit"), files, strict=True) for word in pair]
+    assert main(["simulate", path, *HOLDS, *map(str, words), "-o", "json", *HERE]) == 0
+    done = capsys.readouterr()
+    assert [line for line in done.err.splitlines() if "wrote" in line] == [f"wrote {file}" for file in files]
+    json.loads(done.out)
+    assert main(["simulate", path, *HOLDS, "--report", os.devnull, *HERE]) == 0
+    assert "wrote" not in capsys.readouterr().err
 
 
 def test_unwritable_report(path: str, capsys: pytest.CaptureFixture[str]) -> None:

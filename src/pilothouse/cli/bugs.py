@@ -192,6 +192,7 @@ def _run_all(chosen: list[Choice], parsed: Parsed, outcomes: "list[Outcome]") ->
             except OSError as error:
                 print(f"Error: {parsed['report']}: {error.strerror}", file=sys.stderr)
                 return _UNUSABLE
+            output_files.report_written(parsed["report"])
         else:
             outcome = running.run(bug, scenario, unguarded=unguarded, seed=seed)
         outcomes.append(outcome)

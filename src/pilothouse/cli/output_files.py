@@ -3,9 +3,12 @@
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from pilothouse.cli.terminal import escaped
 
 
 def why_unwritable(path: str) -> str:
@@ -44,3 +47,9 @@ def write(path: str, content: bytes) -> None:
     """Write the file completely, or not at all. Raises ``OSError``."""
     with opened(path) as file:
         file.write(content)
+
+
+def report_written(path: str) -> None:
+    """Print that a file was written: to standard error, because standard output may be a document."""
+    if os.path.isfile(path):  # not a pipe or /dev/stdout, whose reader has it
+        print(f"wrote {escaped(path)}", file=sys.stderr)

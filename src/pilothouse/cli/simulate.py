@@ -218,6 +218,7 @@ class _Command:
                     recordings.write(file, recorded)
             except OSError as error:
                 raise ValueError(f"{self._parsed['record']}: {error.strerror}") from error
+            output_files.report_written(self._parsed["record"])
         if not recorded:
             return  # interrupted before the first run had ended
         chosen_report = reports.chosen(searched, self._variants, self._replay)
@@ -280,6 +281,7 @@ def _write_text(path: str, content: str) -> None:
         output_files.write(path, content.encode())
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
+    output_files.report_written(path)
 
 
 def _print_lines(lines: Iterable[str]) -> None:
