@@ -244,6 +244,16 @@ async def test_an_operator_that_cannot_run_reports_the_reason(
         assert raised.value.code == code
 
 
+async def test_applied_definitions_are_logged(env: Env, caplog: pytest.LogCaptureFixture) -> None:
+    app = App("one")
+    app.controller(CustomResource("example.com/v1", Thing))
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        caplog.set_level("INFO")
+        await app.install(cluster.client)
+        applied = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Applied")]
+        assert applied == ['Applied the CustomResourceDefinition name="things.example.com"']
+
+
 @pytest.mark.real_loop(timeout=20)
 async def test_webhook_certificates_that_cannot_be_read_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -16,7 +16,7 @@ from pilothouse.api.rbac import PolicyRule
 from pilothouse.client import Client, apply_patch
 from pilothouse.client.decode import decoders_of
 from pilothouse.client.errors import UndecodableObject
-from pilothouse.env import Env, TaskGroup
+from pilothouse.env import Env, Log, TaskGroup
 from pilothouse.machinery.labels import parse_selector
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import dns_label_errors
@@ -365,8 +365,10 @@ class App:
     async def install(self, client: Client, webhooks: ClientConfig | None = None) -> None:
         """Apply the CustomResourceDefinitions (``definitions``) and wait until they are served. Raises ``TimeoutError``
         after half a minute, and the API server's errors."""
+        names = []
         for definition in self.definitions(webhooks):
             name = definition["metadata"]["name"]
+            names.append(name)
             await client.patch(
                 CUSTOM_RESOURCE_DEFINITIONS.raw, name, apply_patch(definition), field_manager=self.name, force=True
             )
@@ -374,6 +376,9 @@ class App:
             for name in self._resources:
                 while not await _is_established(client, name):  # noqa: ASYNC110  # there is no event to wait for
                     await asyncio.sleep(0.05)
+        log = Log(self.name)
+        for name in names:
+            log.info("Applied the CustomResourceDefinition", name=name)
 
     def restarted(self) -> "App":
         """The same app as another process would have it: with new instances of its reconcilers, and with the same

@@ -227,6 +227,7 @@ class CertificateRotator:
         for body in self._app.webhook_configurations(config):
             kind, name = CONFIGURATIONS[body["kind"]], body["metadata"]["name"]
             await self._client.patch(kind.raw, name, apply_patch(body), field_manager=self._manager, force=True)
+            self._log.info("Applied the webhook configuration", kind=body["kind"], name=name)
 
     def client_config(self, bundle: bytes) -> ClientConfig:
         """Where the API server finds the webhooks."""
