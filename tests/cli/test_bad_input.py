@@ -30,6 +30,7 @@ KUBECONFIG = {
     [
         ("bogus", 'unknown command "bogus" for "pilothouse"'),
         ("managr", 'unknown command "managr" for "pilothouse" (did you mean manager?)'),
+        ("dev", 'unknown command "dev" for "pilothouse": `pilothouse run FILE --dev` runs an operator'),
         ("manager --bogus", "unknown flag: --bogus"),
         (
             "manager --kube-api-qps=fast",

@@ -1,4 +1,4 @@
-"""Commands of kind, and their equivalents here."""
+"""Commands of kind and of other tools, and their equivalents here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,9 +20,10 @@ COMMANDS: Mapping[str, str] = {
     "ls": "`pilothouse list` lists the clusters",
     "status": "`pilothouse list` lists the clusters",
     "apply": "`pilothouse load -f FILE` applies manifests",
+    "dev": "`pilothouse run FILE --dev` runs an operator, and restarts it when its code changes",
     "describe": "`pilothouse why TYPE/NAME` explains an object, `pilothouse get TYPE NAME -o yaml` prints it",
 }
-"""Commands that have another name here."""
+"""Commands that have another name here, or are flags."""
 
 
 def of_images(args: Sequence[str]) -> str:
