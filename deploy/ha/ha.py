@@ -497,7 +497,12 @@ def main() -> None:
             command.add_argument("--server", default="", help="URL of the API server in it")
             command.add_argument("--keys", type=Path, help="directory of the keys")
     arguments = parser.parse_args()
-    arguments.work(arguments)
+    try:
+        arguments.work(arguments)
+        sys.stdout.flush()  # here, not at exit, where an error can't be caught
+    except BrokenPipeError:  # the reader of the output has exited, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import re
 import socket
 import ssl
@@ -30,6 +31,16 @@ _LAYOUTS = {"local": ha.local(Path("/x"), 6443), "compose": ha.composed()}
 def test_compose_file_is_current() -> None:
     document = yaml.safe_load((ROOT / "deploy/ha/compose.yaml").read_text())
     assert document == ha.compose(), "python deploy/ha/ha.py compose > deploy/ha/compose.yaml"
+
+
+@pytest.mark.parametrize("command", ["status", "compose"])
+def test_a_reader_that_has_exited_ends_it_without_a_traceback(tmp_path: Path, command: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, str(ROOT / "deploy/ha/ha.py"), command, "--dir", str(tmp_path)]
+    done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_compose_and_local_processes_have_the_same_flags() -> None:
