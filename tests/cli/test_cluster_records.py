@@ -10,6 +10,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.cli.test_clusters import FOREIGN, MANIFEST, posix
 from tests.tables import cases
@@ -71,6 +72,34 @@ def test_cluster_runs_while_its_lock_is_held(tmp_path: Path) -> None:
     assert cluster.pid == 4711
     os.close(inherited)
     assert cluster.pid is None
+
+
+@posix
+def test_stop_all_stops_what_is_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    clusters = Clusters()
+    clusters.create(record("a"))
+    memory = clusters.create(msgspec.structs.replace(record("b"), in_memory=True))
+    clusters.create(record("c"))
+    with memory.locked():
+        memory.write_pid(os.getpid())
+        assert main(["stop", "--all"]) == 1
+    out, err = capsys.readouterr()
+    assert out == 'cluster "a" was not running\ncluster "c" was not running\n'
+    assert 'cluster "b" is in memory' in err
+    assert memory.directory.exists()
+
+
+@pytest.mark.parametrize("words", ["stop", "start", "delete cluster"])
+def test_all_and_names_exclude_each_other(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main([*words.split(), "--all", "a"]) == 2
+    assert "--all and names can't be used together" in capsys.readouterr().err
+    assert main([*words.split(), "--all"]) == 0  # there are none
 
 
 @posix

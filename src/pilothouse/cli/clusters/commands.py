@@ -130,12 +130,16 @@ def list_flag_set(program: str) -> FlagSet:
 
 def stop_flag_set(program: str) -> FlagSet:
     """Every flag of ``stop``."""
-    return _common(FlagSet(STOP_USAGE.format(program=program), plain=True))
+    flags = FlagSet(STOP_USAGE.format(program=program), plain=True)
+    flags.add("stop", Flag("all", BOOL, False, "Stop all clusters. Those in memory keep running, which is an error"))
+    return _common(flags)
 
 
 def start_flag_set(program: str) -> FlagSet:
     """Every flag of ``start``."""
-    return _common(FlagSet(START_USAGE.format(program=program), plain=True))
+    flags = FlagSet(START_USAGE.format(program=program), plain=True)
+    flags.add("start", Flag("all", BOOL, False, "Start all clusters"))
+    return _common(flags)
 
 
 def delete_flag_set(program: str) -> FlagSet:
@@ -405,11 +409,16 @@ def delete(program: str, args: Sequence[str]) -> int:
         parsed = parse(flags, program, args, most=len(args))
         if isinstance(parsed, int):
             return parsed
-        if parsed["all"] and parsed.arguments:
-            raise UserError("--all and names can't be used together", code=2)
-        names = Clusters().names() if parsed["all"] else parsed.arguments or ("",)
-        code[0] = _each(names, program, _delete, ignore_missing=parsed["all"], damaged=True)
+        code[0] = _each(_chosen_names(parsed), program, _delete, ignore_missing=parsed["all"], damaged=True)
     return code[0]
+
+
+def _chosen_names(parsed: Parsed) -> Sequence[str]:
+    """Those of the command line, of all clusters with ``--all``, or "" for the one that needs no name. Raises
+    ``UserError``."""
+    if parsed["all"] and parsed.arguments:
+        raise UserError("--all and names can't be used together", code=2)
+    return Clusters().names() if parsed["all"] else parsed.arguments or ("",)
 
 
 def _delete(cluster: Cluster) -> None:
@@ -440,7 +449,11 @@ def _delete(cluster: Cluster) -> None:
 def _each_named(flags: FlagSet, program: str, args: Sequence[str], act: Callable[[Cluster], None]) -> int:
     """Apply a function to each cluster that the command line names."""
     parsed = parse(flags, program, args, most=len(args))
-    return parsed if isinstance(parsed, int) else _each(parsed.arguments or ("",), program, act)
+    if isinstance(parsed, int):
+        return parsed
+    with _printed(program) as code:
+        code[0] = _each(_chosen_names(parsed), program, act, ignore_missing=parsed["all"])
+    return code[0]
 
 
 def _each(
