@@ -75,6 +75,32 @@ def test_cluster_runs_while_its_lock_is_held(tmp_path: Path) -> None:
 
 
 @posix
+@cases(
+    "interrupted, message",
+    {
+        "before there is a cluster": ("sources.manifests_of", "Interrupted: no cluster was created\n"),
+        "while it starts": ("process.start", 'Interrupted: removing the cluster "dev"\nNothing of it is left.\n'),
+    },
+)
+def test_ctrl_c_of_create_leaves_nothing_and_says_so(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    interrupted: str,
+    message: str,
+) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(f"{clusters_commands.__name__}.{interrupted}", interrupt)
+    assert main(["create", "cluster", "dev", f"--kubeconfig={tmp_path / 'config'}"]) == 130
+    assert capsys.readouterr().err == f"\n{message}"
+    assert Clusters().names() == []
+    assert not (tmp_path / "config").exists()
+
+
+@posix
 def test_stop_all_stops_what_is_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

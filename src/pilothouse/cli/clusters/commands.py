@@ -210,12 +210,21 @@ def create(program: str, args: Sequence[str]) -> int:
     """Create a cluster, and start it."""
     with _printed(program) as code:
         parsed = parse(create_flag_set(program), program, _named(program, args), most=1)
-        code[0] = parsed if isinstance(parsed, int) else _create(parsed)
+        if isinstance(parsed, int):
+            return parsed
+        try:
+            manifests = sources.manifests_of(parsed)
+            record = _record(parsed)
+            cluster = Clusters().create(record)
+        except KeyboardInterrupt:
+            print("\nInterrupted: no cluster was created", file=sys.stderr)
+            raise
+        code[0] = _create(parsed, cluster, manifests)
     return code[0]
 
 
-def _create(parsed: Parsed) -> int:
-    manifests = sources.manifests_of(parsed)
+def _record(parsed: Parsed) -> Record:
+    """The record of a new cluster with these flags. Raises ``UserError``."""
     own = {flag.name for flag in _source_flags()} | {"kubeconfig", "no-context", "help", "in-memory"}
     flags = [f"--{name}={text}" for name in parsed.given if name not in own for text in parsed.texts[name]]
     name = parsed.arguments[0] if parsed.arguments else DEFAULT_NAME
@@ -228,7 +237,7 @@ def _create(parsed: Parsed) -> int:
                 code=2,
             )
     user_kubeconfig = None if parsed["no-context"] else contexts.user_kubeconfig(parsed["kubeconfig"])
-    record = Record(
+    return Record(
         name=name,
         created=format_time(Env().now()),
         flags=tuple(flags),
@@ -236,17 +245,22 @@ def _create(parsed: Parsed) -> int:
         in_memory=parsed["in-memory"],
         user_kubeconfig=str(user_kubeconfig or ""),
     )
-    cluster = Clusters().create(record)
+
+
+def _create(parsed: Parsed, cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]") -> int:
+    name = cluster.name
     try:
         with cluster.starting(), ended_by_sigterm():
-            if user_kubeconfig is not None:
-                contexts.check(cluster, user_kubeconfig)
+            if cluster.record.user_kubeconfig:
+                contexts.check(cluster, Path(cluster.record.user_kubeconfig))
             started = _started(cluster)
-    except BaseException:
-        process.end(cluster)
-        with contextlib.suppress(UserError):  # the first error is the one to report
-            asyncio.run(contexts.remove(cluster))
-        cluster.remove()
+    except BaseException as error:
+        is_interrupted = isinstance(error, (KeyboardInterrupt, SystemExit))
+        if is_interrupted:
+            print(f'\nInterrupted: removing the cluster "{name}"', file=sys.stderr, flush=True)
+        left = _remove_unfinished(cluster)
+        if is_interrupted:
+            print(left or "Nothing of it is left.", file=sys.stderr)
         raise
     _say_ready(cluster, started)
     code = _load(cluster, manifests, parsed["timeout"]) if manifests else 0
@@ -256,6 +270,18 @@ def _create(parsed: Parsed) -> int:
         way = f"{load} applies the manifests again" if was_interrupted else f"Correct the manifests and {load}"
         print(f'The cluster "{name}" runs. {way}, or {delete}.', file=sys.stderr)
     return code
+
+
+def _remove_unfinished(cluster: Cluster) -> str:
+    """Remove a cluster whose creation has failed. Returns what is left, which is not the error to report."""
+    process.end(cluster)
+    left = ""
+    try:
+        asyncio.run(contexts.remove(cluster))
+    except UserError as error:
+        left = f"Its context {cluster.context} may be left in {cluster.record.user_kubeconfig}: {error}"
+    cluster.remove()
+    return left
 
 
 def _started(cluster: Cluster) -> process.Started:
