@@ -220,6 +220,13 @@ async def test_a_breakpoint_is_an_error(session: Session) -> None:
 
 @pytest.mark.slow
 @pytest.mark.real_loop(timeout=200)
+async def test_code_that_blocks_the_loop_is_a_warning(session: Session) -> None:
+    session.change("greeter.py", "    data = {", "    import time; time.sleep(2)\n    data = {")
+    session.until('The event loop is blocked: .* at="greeter.py:\\d+" function="greet" code="import time; time.sleep')
+
+
+@pytest.mark.slow
+@pytest.mark.real_loop(timeout=200)
 async def test_exited_operator_is_reported_and_restarted(session: Session, client: Client) -> None:
     (child,) = session.children()
     os.kill(child, signal.SIGKILL)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilothouse.cli import run
+from pilothouse.cli.blocked_loop import warn_when_blocked
 from pilothouse.cli.dev_process import Loaded
 from pilothouse.cli.operator_file import failure_text, file_and_name, load_app
 from pilothouse.cli.program import UserError, parse, serve
-from pilothouse.env import TaskGroup
+from pilothouse.env import Log, TaskGroup
 from pilothouse.operator import Health
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ async def _run(app: "App", parsed: "Parsed", report: int) -> int:
     loop.add_reader(_INPUT, on_input)
     async with TaskGroup("operator process") as group:
         group.start(_report_ready(health, report), name="report")
+        folder = file_and_name(parsed.arguments[0])[0].resolve().parent
+        group.start(warn_when_blocked(folder, Log(app.name)), name="blocked loop")
         code = await run.run_app(app, parsed, health)
         group.cancel()
     return code
