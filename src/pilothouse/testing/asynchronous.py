@@ -362,7 +362,7 @@ class AsyncCluster:
             store_evidence, evidence.reference(of, namespace or self.namespace, name), time=self.plane.env.now()
         )
         # Only an error of the last sync is a reason.
-        if not failing and explanation.state not in (why.NOT_FOUND, why.AS_DESIRED, why.NO_CONDITION, why.NO_STATUS):
+        if not failing and explanation.state not in (why.NOT_FOUND, *why.UNREMARKABLE):
             lines += ["why:", *(f"  {line}" for line in why.text_lines(explanation)[:_WHY_LINES])]
         lines_text = "".join(f"\n  {line}" for line in lines)
         if observed is None:

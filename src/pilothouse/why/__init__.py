@@ -10,13 +10,25 @@ component, decision) is in ``/debug/history/changes`` of pilothouse's API server
 
 from pilothouse.why.evidence import Evidence, Reference, ServerEvidence
 from pilothouse.why.explain import explain
-from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, NOT_FOUND, Explanation, Step, text_lines
+from pilothouse.why.steps import (
+    AS_DESIRED,
+    NO_CONDITION,
+    NO_STATUS,
+    NOT_FOUND,
+    STORED,
+    UNREMARKABLE,
+    Explanation,
+    Step,
+    text_lines,
+)
 
 __all__ = [
     "AS_DESIRED",
     "NOT_FOUND",
     "NO_CONDITION",
     "NO_STATUS",
+    "STORED",
+    "UNREMARKABLE",
     "Evidence",
     "Explanation",
     "Reference",

@@ -5,7 +5,7 @@ import datetime
 from pilothouse.env import Env
 from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Evidence, Reference
-from pilothouse.why.states import lifetime, recorded
+from pilothouse.why.states import lifetime, recorded, stored
 from pilothouse.why.states.registry import CHECKS, DEFAULT_CHECKS
 from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, Explanation
 from pilothouse.why.view import Finding, View
@@ -39,12 +39,20 @@ async def finding(view: View) -> Finding:
         result = await check(view)
         if result is not None:
             return result
+    if _is_only_stored(view):
+        return await stored.stored(view)
     last = await lifetime.newest_change(view)
     if last is None:
         last = lifetime.unrecorded(view)
     if not _has_no_conditions(view):
         return Finding(AS_DESIRED, (last,))
     return Finding(NO_CONDITION if view.status else NO_STATUS, (last,))
+
+
+def _is_only_stored(view: View) -> bool:
+    """Whether the object has no state: no controller reports on it."""
+    resource = view.reference.resource
+    return resource not in CHECKS and not view.status and (resource in stored.WITHOUT_STATUS or not view.spec)
 
 
 def _has_no_conditions(view: View) -> bool:

@@ -27,6 +27,10 @@ NO_CONDITION = "not known: its status has no conditions"
 """The state of an object with a spec whose controller reports a status without conditions."""
 NO_STATUS = "not known: no controller has written a status"
 """The state of an object with a spec that no controller has synced, or one that reports nothing."""
+STORED = "exists, and has no status"
+"""The state of an object that no controller reports on, such as a ConfigMap."""
+UNREMARKABLE = frozenset({AS_DESIRED, NO_CONDITION, NO_STATUS, STORED})
+"""States of existing objects with which nothing is known to be wrong."""
 
 
 class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):

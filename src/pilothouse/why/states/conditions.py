@@ -4,7 +4,7 @@ from typing import Any
 
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.pods import missing_object
-from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, STATE, Step
+from pilothouse.why.steps import AS_DESIRED, STATE, UNREMARKABLE, Step
 from pilothouse.why.view import Finding, View
 
 _TRUE_IF_OK = (
@@ -30,7 +30,7 @@ _OWNED_RESOURCES = (
 come after them."""
 _MAX_OF_GROUP = 20
 """Each is listed, and some groups have hundreds of resources."""
-_UNREMARKABLE = frozenset({"", AS_DESIRED, NO_CONDITION, NO_STATUS, "completed", "waiting for its time"})
+_UNREMARKABLE = UNREMARKABLE | {"", "completed", "waiting for its time"}
 """States of owned objects that explain nothing."""
 
 

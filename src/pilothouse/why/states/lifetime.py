@@ -1,6 +1,6 @@
 """Steps for objects of all kinds: deletion, creation and last change."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pilothouse.machinery.times import TimeError, parse_time
@@ -97,11 +97,12 @@ async def last_change(view: View, *, reverted: bool = False) -> Step | None:
     return await view.chain.step(last[0], text=last[1].text) if last is not None else await created(view)
 
 
-async def newest_change(view: View) -> Step | None:
-    """The step of the last change other than a status update; otherwise of the creation."""
+async def newest_change(view: View, *, weights: Collection[int] = (SPEC, METADATA)) -> Step | None:
+    """The step of the last change other than a status update; otherwise of the creation. ``weights`` are those of the
+    changes that count."""
     changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
     for change in reversed(newest_spec_changes(view.evidence, changes)):
         described = summary(change, await view.evidence.before(change), await view.evidence.after(change))
-        if change.type != "ADDED" and described.weight in (SPEC, METADATA) and not is_binding(change):
+        if change.type != "ADDED" and described.weight in weights and not is_binding(change):
             return await view.chain.step(change, text=described.text)
     return await created(view)
