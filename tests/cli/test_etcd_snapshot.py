@@ -109,6 +109,11 @@ def test_restore_makes_a_data_directory_of_it(backup: tuple[Path, str, str], tmp
             1,
             "there are no keys below /registry/: it has other keys, such as /k/a",
         ),
+        "no keys below the prefix, without the flag for it": (
+            ["--snapshot=DB"],
+            1,
+            "; --etcd-snapshot DB takes --etcd-prefix and --encryption-provider-config",
+        ),
         "missing encryption configuration": (
             ["--etcd-snapshot=DB", "--encryption-provider-config=/nowhere"],
             1,

@@ -23,7 +23,7 @@ with lazy_imports():
     from pilothouse.apiserver.encryption_config import opened
     from pilothouse.apiserver.encryption_config import types as encryption_config
     from pilothouse.cli import snapshot as snapshot_command
-    from pilothouse.snapshots import data_directory, etcd_snapshot, file_format, opening
+    from pilothouse.snapshots import data_directory, etcd_snapshot, file_format, opening, reading
 
 SOURCES = ("snapshot", "etcd-snapshot")
 """Flags that name a file with a cluster."""
@@ -81,9 +81,22 @@ def _read(parsed: Parsed, name: str) -> "Restored":
             return _read_etcd_snapshot(path, parsed)
         return opening.restored(path)
     except file_format.SnapshotError as error:
-        raise UserError(escaped(str(error))) from error
+        raise UserError(escaped(f"{error}{_hint(name, path)}")) from error
     except OSError as error:
         raise UserError(f"--{name} {path}: {error.strerror}") from error
+
+
+def _hint(name: str, path: str) -> str:
+    """The other flag, if it is the one for a file that can't be read. ``--snapshot`` reads snapshots of etcd, too, but
+    only with the usual prefix."""
+    if name == "snapshot":
+        of_etcd = etcd_snapshot.is_etcd_snapshot(path)
+        return f"; --etcd-snapshot {path} takes --etcd-prefix and --encryption-provider-config" if of_etcd else ""
+    try:
+        reading.SnapshotFile(path)
+    except file_format.SnapshotError:
+        return ""
+    return f"; it is a snapshot of pilothouse: --snapshot {path}"
 
 
 def _read_etcd_snapshot(path: str, parsed: Parsed) -> "Restored":
