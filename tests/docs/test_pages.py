@@ -1,6 +1,7 @@
 """The documentation matches the code: pages exist, links resolve, commands and flags exist."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,13 @@ def test_reference_lists_every_command() -> None:
     text = (ROOT / "docs/reference/commands.md").read_text(encoding="utf-8")
     for command in COMMANDS:
         assert f"pilothouse {command}" in text, f"the reference of commands does not mention {command}"
+
+
+def test_every_extra_is_documented() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    texts = [page.read_text(encoding="utf-8") for page in ROOT.glob("docs/*.md")]
+    for extra in extras:
+        assert any(f"pilothouse[{extra}]" in text for text in texts), f"no page names pilothouse[{extra}]"
 
 
 def test_readme_is_short() -> None:
