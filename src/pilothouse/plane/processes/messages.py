@@ -10,8 +10,6 @@ import msgspec
 
 from pilothouse.machinery.causes import Cause
 
-LENGTH_BYTES = 8
-
 
 class User(msgspec.Struct, frozen=True, array_like=True, tag="user", gc=False):
     """A transport was created: its requests have this number as ``user``."""

@@ -1,0 +1,184 @@
+"""The process of a connection to etcd: ``python -m pilothouse.storage.etcd.channel_process``.
+
+Standard input is a socket to the server (``remote_channel``). The process ends when that is closed.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket  # to the parent process
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from pilothouse.env import loops
+from pilothouse.env.framing import Framing
+from pilothouse.storage.etcd.channel_messages import (
+    Answer,
+    Call,
+    Cancel,
+    CloseChannel,
+    Ended,
+    FromConnection,
+    OpenChannel,
+    OpenStream,
+    Received,
+    Taken,
+    ToConnection,
+    Write,
+    Written,
+)
+from pilothouse.storage.etcd.grpc_channel import open_channel
+
+WINDOW_BYTES = 32 * 1024 * 1024
+"""Maximum size of the messages of a stream that the server has not read yet, but for the last one."""
+_INPUT = 0
+_decode = msgspec.msgpack.Decoder(list[ToConnection]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class _Stream:
+    """The state of one stream."""
+
+    def __init__(self) -> None:
+        self.to_write: asyncio.Queue[bytes] = asyncio.Queue()
+        self.unread = 0
+        """Bytes."""
+        self.taken = asyncio.Event()
+
+
+class ChannelProcess:
+    """The connections of one server. ``framing`` is the protocol to it."""
+
+    def __init__(self) -> None:
+        self.framing = Framing(self._on_frame, self._on_end)
+        self.ended = asyncio.Event()
+        """Set when the server has closed the socket."""
+        self._channels: dict[int, grpc.aio.Channel] = {}
+        self._methods: dict[tuple[int, str], Any] = {}
+        self._streams: dict[int, _Stream] = {}
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._unsent: list[FromConnection] = []
+
+    async def close(self) -> None:
+        """End all calls, and close the connections."""
+        tasks = [*self._calls.values(), *self._closing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _on_end(self) -> None:
+        self.ended.set()
+
+    def _on_frame(self, payload: memoryview) -> None:
+        for message in _decode(payload):
+            if isinstance(message, Call):
+                self._start(message.id, self._call(message))
+            elif isinstance(message, Taken):
+                self._on_taken(message)
+            elif isinstance(message, Write):
+                if (stream := self._streams.get(message.id)) is not None:
+                    stream.to_write.put_nowait(message.payload)
+            elif isinstance(message, Cancel):
+                if (task := self._calls.get(message.id)) is not None:
+                    task.cancel()
+            elif isinstance(message, OpenStream):
+                self._streams[message.id] = _Stream()
+                self._start(message.id, self._stream(message))
+            elif isinstance(message, OpenChannel):
+                self._channels[message.channel] = open_channel(message.target)
+            else:
+                self._close_channel(message)
+
+    def _start(self, number: int, work: Coroutine[Any, Any, None]) -> None:
+        task = self._calls[number] = asyncio.get_running_loop().create_task(work)
+        # Not in the task: it may be cancelled before its first step.
+        task.add_done_callback(partial(self._forget, number))
+
+    def _forget(self, number: int, _ended: "asyncio.Task[None]") -> None:
+        del self._calls[number]
+        self._streams.pop(number, None)
+
+    def _on_taken(self, message: Taken) -> None:
+        stream = self._streams.get(message.id)
+        if stream is not None:
+            stream.unread -= message.size
+            stream.taken.set()
+
+    def _close_channel(self, message: CloseChannel) -> None:
+        channel = self._channels.pop(message.channel)
+        for key in [key for key in self._methods if key[0] == message.channel]:
+            del self._methods[key]
+        task = asyncio.get_running_loop().create_task(channel.close(message.grace))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _call(self, call: Call) -> None:
+        method = self._methods.get((call.channel, call.method))
+        if method is None:
+            method = self._channels[call.channel].unary_unary(call.method)
+            self._methods[call.channel, call.method] = method
+        try:
+            self._send(Answer(call.id, await method(call.payload, timeout=call.timeout)))
+        except grpc.aio.AioRpcError as error:
+            self._send(_ended(call.id, error))
+
+    async def _stream(self, message: OpenStream) -> None:
+        state = self._streams[message.id]
+        call: Any = self._channels[message.channel].stream_stream(message.method)(metadata=message.metadata)
+        writing = asyncio.get_running_loop().create_task(self._write(message.id, state, call))
+        try:
+            while True:
+                payload = await call.read()
+                if payload is grpc.aio.EOF:
+                    self._send(Ended(message.id, "OK", ""))
+                    return
+                self._send(Received(message.id, payload))
+                state.unread += len(payload)
+                while state.unread > WINDOW_BYTES:
+                    state.taken.clear()
+                    await state.taken.wait()
+        except grpc.aio.AioRpcError as error:
+            self._send(_ended(message.id, error))
+        finally:
+            writing.cancel()
+            call.cancel()
+
+    async def _write(self, number: int, state: _Stream, call: Any) -> None:
+        # A stream that has ended is reported by its reader.
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            while True:
+                await call.write(await state.to_write.get())
+                self._send(Written(number))
+
+    def _send(self, message: FromConnection) -> None:
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(message)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if not self.ended.is_set():
+            self.framing.send(_encode(unsent))
+
+
+def _ended(number: int, error: grpc.aio.AioRpcError) -> Ended:
+    return Ended(number, error.code().name, error.details() or "")
+
+
+async def _run(connection: socket.socket) -> None:
+    process = ChannelProcess()
+    await asyncio.get_running_loop().create_connection(lambda: process.framing, sock=connection)
+    await process.ended.wait()
+    await process.close()
+
+
+if __name__ == "__main__":
+    loops.run(_run(socket.socket(fileno=os.dup(_INPUT))))
