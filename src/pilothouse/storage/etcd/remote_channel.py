@@ -349,7 +349,7 @@ class RemoteStream:
     def receive(self, payload: bytes) -> None:
         """A message of etcd."""
         self._received.append(payload)
-        self._wake()
+        self._notify()
 
     def on_written(self) -> None:
         """The oldest message was sent."""
@@ -364,11 +364,11 @@ class RemoteStream:
             if not writer.done():
                 writer.set_exception(asyncio.InvalidStateError(end.details or "the stream has ended"))
         self._writers.clear()
-        self._wake()
+        self._notify()
         for callback in self._callbacks:
             callback(self)
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
