@@ -334,6 +334,25 @@ def test_entries_that_are_left_out_are_not_missed(tmp_path: Path) -> None:
     assert result(tmp_path, spec, only=frozenset()).failure is None
 
 
+@cases(
+    "rule",
+    {
+        "an object by its key": "cel: \"objects.deployments['default/web'].status.readyReplicas == 3\"",
+        "each object": "forEach: pods, cel: \"object.status.phase == 'Running'\"",
+    },
+)
+@pytest.mark.parametrize("kind", ["eventually", "atEnd"])
+def test_the_state_of_the_awaited_object_is_explained(tmp_path: Path, rule: str, kind: str) -> None:
+    limit = ", within: 1m" if kind == "eventually" else ""
+    web = WEB.replace("image:", "resources: {requests: {cpu: 900}}, image:")
+    failed = result(tmp_path, web + f"  expect: {{{kind}: [{{{rule}{limit}}}]}}\n").failure
+    assert failed is not None
+    first, title, *_ = failed.why.splitlines()
+    assert first == "why:"
+    assert title.startswith("pod/web-" if "forEach" in rule else "deployment/web in namespace default: ")
+    assert "Insufficient cpu (requests 900, at most " in failed.why
+
+
 def test_a_cluster_that_is_never_quiet_fails(tmp_path: Path) -> None:
     spec = WEB.replace("{time: 5m}", "{quiet: 2m, time: 10m}")
     entry = "  timeline: [{every: 1m, until: 20m, restart: {deployment: web}}]\n"

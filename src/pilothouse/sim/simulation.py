@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from pilothouse.why.steps import Step
 
 with lazy_imports():
+    from pilothouse import why
     from pilothouse.plane import evidence
     from pilothouse.why import chain, steps
 
@@ -424,6 +425,18 @@ class Simulation:
             explanation.send(None)  # nothing awaits: the store is in memory
         except StopIteration as done:
             return "\n\nwhy it was written:\n" + "\n".join(steps.plain_times(steps.tree_lines(done.value)))
+        raise AssertionError("reading a store does not wait")
+
+    def state_explained(self, reference: "Reference") -> str:
+        """Why an object is in its state, as ``pilothouse why`` prints it; empty if nothing is known to be wrong."""
+        server = self.plane.server
+        store_evidence = evidence.StoreEvidence(server.store, server.core.table)
+        explanation = why.explain(store_evidence, reference, time=self.env.now())
+        try:
+            explanation.send(None)  # nothing awaits: the store is in memory
+        except StopIteration as done:
+            unremarkable = done.value.state in (why.NOT_FOUND, *why.UNREMARKABLE)
+            return "" if unremarkable else "\n".join(["why:", *why.text_lines(done.value)])
         raise AssertionError("reading a store does not wait")
 
     def _observed(self, process: Process, observation: Observation) -> None:

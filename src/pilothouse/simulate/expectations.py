@@ -6,6 +6,7 @@ instant. ``eventually`` rules and conditions are evaluated ten times a second if
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -20,12 +21,15 @@ from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.simulate.scenario.schema import EventuallyRule, Rule
 from pilothouse.storage import Change
+from pilothouse.why import Reference
 
 _PAUSE = 0.001
 _LONG_PAUSE = 0.1
 _FEW = 100
 """Maximum number of objects for the shorter pause."""
 _NAMESPACES_NAMED = 3
+_EXPLAINED = 5
+"""Objects that are examined until one has a reason."""
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -204,7 +208,7 @@ class Expectations(Invariant):
             if rule.kind == "atEnd":
                 value = self._value(rule.expression, rule.path)
                 if not value.holds:
-                    self._fail(rule, f"it does not hold at the end{self._detail(rule, value)}")
+                    self._fail(rule, f"it does not hold at the end{self._detail(rule, value)}", awaited=True)
                 else:
                     self._kept_at[rule.path] = self._now() - self._began
             elif rule.kind == "always" and not rule.expression.for_each and rule.path not in self._evaluated:
@@ -406,7 +410,30 @@ class Expectations(Invariant):
         limit = f"within {shown_seconds(rule.within)} {since} ({shown_seconds(obligation.since - self._began)})"
         if obligation.must_fail_first:
             reason = "it was never false, as again: true demands"
-        self._fail(obligation.compiled, f"{reason}: {limit}{self._detail(obligation.compiled, obligation.last)}")
+        message = f"{reason}: {limit}{self._detail(obligation.compiled, obligation.last)}"
+        self._fail(obligation.compiled, message, awaited=not obligation.must_fail_first)
+
+    def _state_explained(self, rule: CompiledRule) -> str:
+        """Why the object that a rule waits for is in its state: the first with a reason, if the rule is about each
+        object or names them by their keys."""
+        expression, simulation = rule.expression, self._simulation
+        if simulation is None:
+            return ""
+        named = ((name, key) for name, keys in expression.reads.resources.items() for key in sorted(keys or ()))
+        if expression.for_each:
+            objects = self._observed_objects.of(expression.for_each)
+            named = (
+                (expression.for_each, key)
+                for key, about in list(objects.items())
+                if not self._valued(expression, rule.path, key, about).holds
+            )
+        for name, key in itertools.islice(named, _EXPLAINED):
+            group, resource, _rest = self._observed_objects.prefix_of(name).split("/")
+            namespace, _slash, object_name = key.rpartition("/")
+            reference = Reference(f"{resource}.{group}" if group else resource, namespace, object_name)
+            if why := simulation.state_explained(reference):
+                return why
+        return ""
 
     def _detail(self, rule: CompiledRule, value: Value) -> str:
         """The error of the value. For an object that does not exist, also the objects of its name in other
@@ -435,8 +462,17 @@ class Expectations(Invariant):
         }
         asyncio.get_running_loop().call_exception_handler(context)
 
-    def _fail(self, rule: CompiledRule, message: str, change: Change | None = None, about: Any = None) -> None:
-        """Record the failure. ``about`` is the object of a rule about each, if it is known."""
+    def _fail(
+        self,
+        rule: CompiledRule,
+        message: str,
+        change: Change | None = None,
+        about: Any = None,
+        *,
+        awaited: bool = False,
+    ) -> None:
+        """Record the failure. ``about`` is the object of a rule about each, if it is known; ``awaited``: the state of
+        an object is the reason, rather than ``change``."""
         if self._simulation is None:
             return
         self._violated.setdefault(rule.path, (self._now() - self._began, message))
@@ -449,6 +485,8 @@ class Expectations(Invariant):
             previous, self._simulation.checked = self._simulation.checked, change
             why = self._simulation.explained()
             self._simulation.checked = previous
+        elif awaited:
+            why = self._state_explained(rule)
         self._on_failure(
             Failure(
                 kind=rule.kind,
