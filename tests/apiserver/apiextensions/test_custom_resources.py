@@ -16,6 +16,7 @@ from pilothouse.env import Env
 APPLY = "application/apply-patch+yaml"
 DEFINITION = DEFINITIONS + "/foos.example.com"
 FOOS = "/apis/example.com/v1/namespaces/default/foos"
+REGISTRATION = "admissionregistration.k8s.io"
 
 
 def definition() -> Object:
@@ -45,7 +46,7 @@ def definition() -> Object:
         subresources={"status": {}, "scale": paths},
         selectableFields=[{"jsonPath": ".spec.color"}],
     )
-    return custom_resources.definition("Foo", v1, version("v2", storage=False), names={"shortNames": ["fo"]})
+    return custom_resources.definition("Foo", v1, version("v2", storage=False), names={"shortNames": ["fs"]})
 
 
 def foo(name: str = "f", **spec: Any) -> Object:
@@ -83,7 +84,7 @@ async def test_definition_is_served_after_the_create_response(api: Api) -> None:
     assert answer.body["status"]["acceptedNames"] == {
         "plural": "foos",
         "singular": "foo",
-        "shortNames": ["fo"],
+        "shortNames": ["fs"],
         "kind": "Foo",
         "listKind": "FooList",
     }
@@ -411,6 +412,26 @@ async def test_deleting_a_definition_deletes_its_objects(api: Api) -> None:
     ] == ["InstanceDeletionPending"]
     assert (definition_after.status, foos_after.status) == (404, 404)
     assert observed == ["ADDED", "DELETED"]
+
+
+async def test_objects_of_a_deleted_definition_are_not_admitted(api: Api) -> None:
+    """Upstream deletes them in the storage (apiextensions-apiserver ``pkg/controller/finalizer/crd_finalizer.go``,
+    v0.36: ``DeleteCollection`` with ``ValidateAllObjectFunc``): neither policies nor webhooks are asked."""
+    await api.create(DEFINITIONS, definition())
+    await api.create(FOOS, foo())
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["foos"]}
+    deny = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]}
+    binding = {"policyName": "keep", "validationActions": ["Deny"]}
+    for kind, plural, spec in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies", deny),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", binding),
+    ):
+        body = {"apiVersion": f"{REGISTRATION}/v1", "kind": kind, "metadata": {"name": "keep"}, "spec": spec}
+        await api.create(f"/apis/{REGISTRATION}/v1/{plural}", body)
+    by_a_client = await api.delete(FOOS + "/f")
+    await api.delete(DEFINITION)
+    foos_after, definition_after = await api.get(FOOS), await api.get(DEFINITION)
+    assert (by_a_client.status, foos_after.status, definition_after.status) == (422, 404, 404)
 
 
 async def test_definition_deletion_waits_for_object_finalizers(api: Api) -> None:

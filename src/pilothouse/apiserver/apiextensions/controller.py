@@ -363,7 +363,9 @@ class CustomResources:
         reason = f"CustomResourceDefinition {info.resource}.{info.group} is being deleted: its objects go first"
         try:
             with own_writes(self._core.env, f"{info.resource}.{info.group}", reason):
-                await delete.delete_one(self._core, call, DeleteOptions())
+                # Upstream deletes in the storage, below admission (apiextensions-apiserver
+                # ``pkg/controller/finalizer/crd_finalizer.go``, v0.36): the program behind a webhook is often gone.
+                await delete.delete_one(self._core, call, DeleteOptions(), admitted=True)
         except errors.StatusError as error:
             if error.code not in (404, 409):
                 raise
