@@ -177,7 +177,7 @@ def test_from_one_version_to_another_through_the_hub() -> None:
     assert result == page("v3", address="a") | {
         "metadata": {**page("v1")["metadata"], "annotations": {OLD_FIELD: "red"}}
     }
-    assert converted(page("v3", address="b"), "v1")["spec"] == {"host": "b"}
+    assert converted(page("v3", address="b"), "v1")["spec"] == {"host": "b", "color": ""}
 
 
 def test_nulls_are_absent_fields() -> None:
@@ -466,3 +466,85 @@ def test_the_schema_rejects_invalid_objects_before_a_conversion_or_mutation(pilo
 
 async def _nothing(obj: Any, ctx: Context[Any]) -> None:
     """Only the conversion matters."""
+
+
+class DoorSpecV1(View, frozen=True):
+    width: Annotated[int, msgspec.Meta(ge=1)] = 1
+    locked: bool = True
+
+
+class DoorV1(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DoorSpecV1 = DoorSpecV1()
+
+
+class Pane(View, frozen=True):
+    color: str = "clear"
+
+
+class DoorSpec(View, frozen=True):
+    size: str = "1m"
+    locked: bool = True
+    panes: tuple[Pane, ...] = ()
+    tags: dict[str, str] = {}
+
+
+class Door(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DoorSpec = DoorSpec()
+
+
+PANES = "example.com/panes"
+
+
+def door_to_hub(old: DoorV1) -> Door:
+    panes = tuple(Pane(color=each) for each in old.metadata.annotations.get(PANES, "").split(",") if each)
+    return Door(spec=DoorSpec(size=f"{old.spec.width}m", locked=old.spec.locked, panes=panes))
+
+
+def door_from_hub(door: Door) -> DoorV1:
+    kept = ObjectMeta(annotations={PANES: ",".join(each.color for each in door.spec.panes)})
+    return DoorV1(spec=DoorSpecV1(width=int(door.spec.size.removesuffix("m")), locked=door.spec.locked), metadata=kept)
+
+
+DOORS: CustomResource[Door] = CustomResource(
+    "example.com/v2", Door, versions=(Version("v1", DoorV1, door_to_hub, door_from_hub),)
+)
+
+
+async def test_clients_see_the_defaults_in_each_version(env: Env) -> None:
+    """The API server adds none to what a conversion returns: a client that is written in Go would read ``false``."""
+    app = App("doors")
+
+    @app.controller(DOORS)
+    async def sync(_door: Door, _ctx: Context[Door]) -> None: ...
+
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster, cluster.running(app):
+        door = {"apiVersion": "example.com/v2", "kind": "Door", "metadata": {"name": "a"}, "spec": {}}
+        await cluster.create(door)
+        await cluster.create({**door, "metadata": {"name": "b"}, "spec": {"panes": [{}]}})
+        old = await cluster.get("example.com/v1", "Door", "a")
+        listed = await cluster.list("example.com/v1", "Door")
+        assert old["spec"] == {"width": 1, "locked": True}
+        assert [each["spec"] for each in listed] == [old["spec"]] * 2
+        changed = await cluster.patch("example.com/v1", "Door", "b", {"spec": {"width": 2}})
+        assert changed["spec"] == {"width": 2, "locked": True}
+        new = await cluster.get("example.com/v2", "Door", "b")
+        assert new["spec"] == {"size": "2m", "locked": True, "panes": [{"color": "clear"}], "tags": {}}
+
+
+@pytest.mark.parametrize(
+    ("old", "spec"),
+    [
+        ({"width": 1, "locked": True}, {"size": "1m", "locked": True, "panes": [], "tags": {}}),
+        ({"width": 1}, {"size": "1m"}),
+        ({"locked": False}, {"size": "1m", "locked": False}),
+        ({"width": 2}, {"size": "2m"}),
+    ],
+    ids=["complete", "only the width", "only the lock", "another width"],
+)
+def test_fields_of_one_manager_get_no_defaults(old: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Server-side apply converts objects that consist of the fields of one manager, and takes what it gets as its."""
+    obj = {"apiVersion": "example.com/v1", "kind": "Door", "metadata": {"name": "a"}, "spec": old}
+    made = json.loads(Conversions([DOORS]).convert(json.dumps(obj).encode(), "example.com/v2"))
+    assert made.get("spec", {}) == spec

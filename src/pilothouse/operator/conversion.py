@@ -9,6 +9,9 @@ of a conversion. So the object converted to the stored version must fit the clas
 could not decode the stored object. An object that does not fit its own class is decoded leniently (``lenient``) and
 converted as far as possible: either the API server will reject it, with the messages of the schema, or it is an
 intermediate object of a server-side apply, which is never stored.
+
+The result of a complete object is complete, too: it has the defaults of its schema (``schema_defaults``). An object
+that lacks some of its own is not complete, but consists of the fields of some managers: defaults would become theirs.
 """
 
 import asyncio
@@ -23,6 +26,7 @@ from pilothouse.client.errors import UndecodableObject
 from pilothouse.env import Log
 from pilothouse.operator import lenient
 from pilothouse.operator.custom_resource import CustomResource, Version
+from pilothouse.operator.schema_defaults import Defaults, add_defaults, has_defaults
 
 OBJECTS_PER_TURN = 50
 """Objects that are converted before the loop runs other tasks."""
@@ -147,13 +151,27 @@ def _converted(resource: CustomResource[Any], obj: Object, raw: bytes, desired: 
                 if fits and function is source.convert_to and desired == resource.stored:
                     _check_fits(view, hub)
         if fits:
+            is_complete = has_defaults(_decoded(fields, resource.defaults[source.name]), resource.defaults[source.name])
             fields = msgspec.json.decode(msgspec.json.encode(view), type=dict[str, msgspec.Raw])
+            if is_complete:
+                fields |= _with_defaults(fields, resource.defaults[target.name])
         else:
             converted = lenient.without_defaults(view, msgspec.json.decode(raw))
             fields = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in converted.items()}
         metadata = _with_changes(metadata, obj.metadata, metadata_before)
     names = {"apiVersion": f"{resource.kind.group}/{desired}", "kind": obj.kind, "metadata": metadata}
     return msgspec.json.encode({**names, **{name: value for name, value in fields.items() if name not in names}})
+
+
+def _decoded(fields: dict[str, msgspec.Raw], defaults: Defaults) -> dict[str, Any]:
+    """The fields of an object that may have defaults, or whose fields may."""
+    return {name: msgspec.json.decode(fields[name]) for name in defaults.get("properties", ()) if name in fields}
+
+
+def _with_defaults(fields: dict[str, msgspec.Raw], defaults: Defaults) -> dict[str, msgspec.Raw]:
+    decoded = _decoded(fields, defaults)
+    add_defaults(decoded, defaults)
+    return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in decoded.items()}
 
 
 def _called(function: Callable[[Any], Any], view: Any, *, fits: bool) -> Any:

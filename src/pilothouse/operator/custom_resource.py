@@ -18,6 +18,7 @@ from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_erro
 from pilothouse.operator.arguments import Items, keys_of, shown
 from pilothouse.operator.client_config import ClientConfig
 from pilothouse.operator.schema import agree, object_schema
+from pilothouse.operator.schema_defaults import Defaults, defaults_of
 from pilothouse.operator.zero_defaults import add_zero_defaults
 
 T = TypeVar("T")
@@ -162,6 +163,8 @@ class CustomResource(Generic[T]):
         if self.stored not in self.versions:
             raise ValueError(f"{self.name} is stored={stored!r}, and has the versions {', '.join(self.versions)}")
         self._schemas = {served.name: _checked_schema(served.view, zero_defaults) for served in self.versions.values()}
+        self.defaults: dict[str, Defaults] = {name: defaults_of(schema) for name, schema in self._schemas.items()}
+        """Those of the schemas, by version."""
         for served in self.versions.values():
             self._check_conversion(served)
         self._check_selectable_fields()
