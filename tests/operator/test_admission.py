@@ -228,6 +228,12 @@ def test_wrong_declarations_are_rejected(mutating: bool, arguments: dict[str, An
         declare(RANGES, **arguments)(_check)
 
 
+@pytest.mark.parametrize("decorator", ["validating", "mutating"])
+def test_operations_without_the_comma_of_a_tuple(decorator: str) -> None:
+    with pytest.raises(TypeError, match=r"^operations= of a webhook is a tuple of operations, got 'CREATE': write ope"):
+        getattr(App("ranges"), decorator)(RANGES, operations="CREATE")
+
+
 def test_functions_are_coroutine_functions() -> None:
     with pytest.raises(TypeError, match="declare it async def"):
         App("ranges").validating(RANGES)(print)  # type: ignore[arg-type]

@@ -130,6 +130,18 @@ def test_a_finalizer_without_its_name() -> None:
         sync.finalizer(two)  # type: ignore[arg-type]
 
 
+def test_a_controller_has_one_finalizer() -> None:
+    """kopf takes several ``on.delete`` handlers; here the first one would never be called."""
+    app = App("things")
+
+    @app.controller(THINGS)
+    async def sync(_obj: Any, _ctx: Any) -> None: ...
+
+    sync.finalizer("example.com/first")(two)
+    with pytest.raises(ValueError, match=r"^controller 'thing' has the finalizer example.com/first: clean up in its"):
+        sync.finalizer("example.com/second")(two)
+
+
 def test_wrong_kinds() -> None:
     app, name = App("things"), "configmaps"
     with pytest.raises(TypeError, match=f"^a controller: {A_KIND}, got 'configmaps'$"):

@@ -88,13 +88,20 @@ class ControllerFunction(Generic[T]):
 
     def finalizer(self, name: str) -> Callable[[Sync[T]], Sync[T]]:
         """Decorate a function for cleanup: objects get the finalizer ``name`` (``DOMAIN/PATH``) before their first
-        sync, and lose it when the function has returned None while they are being deleted."""
+        sync, and lose it when the function has returned None while they are being deleted.
+
+        Raises ``ValueError`` for a second one: one function cleans everything up."""
 
         finalizer = _checked_finalizer(name)
 
         def register(function: Sync[T]) -> Sync[T]:
             check_function(function, *_SYNC_ARGUMENTS)
             declared = self._app._declarations[self._position]
+            if declared.finalizer:
+                raise ValueError(
+                    f"controller {declared.name!r} has the finalizer {declared.finalizer}: clean up in its function, "
+                    f"instead of a second one for {finalizer}"
+                )
             changed = msgspec.structs.replace(declared, finalizer=finalizer, finalize=function)
             self._app._declarations[self._position] = changed
             return function
@@ -233,7 +240,7 @@ class App:
             resource,
             mutating=False,
             name=name,
-            operations=tuple(operations),
+            operations=_OPERATIONS.of("operations= of a webhook", operations),
             failure_policy=failure_policy,
             timeout_seconds=timeout_seconds,
             side_effects=side_effects,
@@ -264,7 +271,7 @@ class App:
             resource,
             mutating=True,
             name=name,
-            operations=tuple(operations),
+            operations=_OPERATIONS.of("operations= of a webhook", operations),
             failure_policy=failure_policy,
             timeout_seconds=timeout_seconds,
             side_effects=side_effects,
@@ -576,6 +583,7 @@ _REFERENCES = Items(
     (Reference,),
     "write Reference(kind=KIND, of=FUNCTION) or Reference(kind=KIND, map=FUNCTION)",
 )
+_OPERATIONS = Items("operations", "OPERATION", (str,))
 _PREDICATES = Items("predicates", "PREDICATE", hint="a predicate is a function of the old and the new object")
 _INDEXES = Items("Indexes", "INDEX", (Index,), "write Index(KIND, NAME, FUNCTION)")
 _RIGHTS = Items(
