@@ -1,5 +1,6 @@
 """``apply``, ``crds=`` and what happens to definitions of custom resources between tests."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ from tests.operator.test_conversion import PAGES
 from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta, View
-from pilothouse.client.errors import ApiError
+from pilothouse.client.errors import ApiError, Invalid
 from pilothouse.env import Env
-from pilothouse.operator import CustomResource
+from pilothouse.operator import CustomResource, Rule
 from pilothouse.testing import Cluster, async_plane, plane
 from pilothouse.testing.manifests import definitions_of, objects_of
 
@@ -178,6 +179,43 @@ async def test_definitions_end_with_their_block(env: Env, controllers: tuple[str
         async with cluster.restoring_definitions():
             await cluster.apply(THINGS.definition())
             assert await cluster.list(*THING) == [], "objects of a former definition of that name have gone"
+
+
+@pytest.mark.parametrize("only_definitions", [True, False], ids=["definitions", "everything"])
+async def test_objects_that_their_definition_rejects_by_now_are_removed(env: Env, only_definitions: bool) -> None:
+    """No request can remove their finalizers: a write of an invalid object is rejected."""
+    small: CustomResource[Thing] = CustomResource(
+        "example.com/v1", Thing, rules=(Rule("self.spec.size > 0", "empty"), Rule("self.spec.size < 9", "too large"))
+    )
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        restoring = cluster.restoring_definitions() if only_definitions else contextlib.nullcontext()
+        async with restoring:
+            await cluster.apply([THINGS.definition(), HELD])
+            await cluster.apply(small.definition())
+            with pytest.raises(Invalid, match="empty"):
+                await cluster.patch(*THING, "held", {"metadata": {"finalizers": None}})
+        if not only_definitions:
+            await cluster.reset()
+        assert await cluster.list(*DEFINITION) == []
+
+
+async def test_objects_whose_deletion_is_denied_are_removed(env: Env) -> None:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps", "namespaces"]}
+    deny: dict[str, Any] = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]}
+    binding: dict[str, Any] = {"policyName": "keep", "validationActions": ["Deny"]}
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
+        await cluster.in_namespace("kept").apply(config_map("kept"))
+        await cluster.apply(config_map("kept"))
+        for kind, spec in (("ValidatingAdmissionPolicy", deny), ("ValidatingAdmissionPolicyBinding", binding)):
+            head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "keep"}}
+            body: dict[str, Any] = {**head, "spec": spec}
+            await cluster.apply(body)
+        with pytest.raises(Invalid, match="failed expression: false"):
+            await cluster.delete("v1", "ConfigMap", "kept")
+        await cluster.reset()
+        assert "kept" not in names(await cluster.list("v1", "ConfigMap"))
+        assert "kept" not in names(await cluster.list("v1", "Namespace"))
 
 
 @pytest.mark.parametrize("run", [1, 2])

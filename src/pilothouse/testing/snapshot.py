@@ -11,17 +11,19 @@ from typing import Any
 import msgspec
 
 from pilothouse.api.kinds import Kind
+from pilothouse.apiserver.objects import stage_deletion
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.client import Client, merge_patch
-from pilothouse.client.errors import AlreadyExists, Conflict, NotFound
+from pilothouse.client.errors import AlreadyExists, Conflict, Invalid, NotFound
 from pilothouse.plane import Plane
-from pilothouse.storage import Record
+from pilothouse.storage import Mismatch, Record
 
 _LEFT_ALONE = ("coordination.k8s.io/leases/", "/events/")
 """Objects that programs renew or that expire: their current state need not be restored."""
 _IN_EVERY_NAMESPACE = (("/serviceaccounts/", "/configmaps/"), ("/default", "/kube-root-ca.crt"))
 """The ServiceAccount and the CA ConfigMap that controllers create in each namespace."""
 _NAMESPACES = "/namespaces/"
+_ADMISSION = "admissionregistration.k8s.io/"
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 _NO_GRACE = 0
 _PAUSE = 0.01
@@ -86,9 +88,15 @@ class Snapshot:
                 await self._end_definition(client, kind, obj)
                 return
             if meta.get("finalizers"):
-                await client.patch(kind, name, merge_patch({"metadata": {"finalizers": None}}), namespace)
+                try:
+                    await client.patch(kind, name, merge_patch({"metadata": {"finalizers": None}}), namespace)
+                except Invalid:
+                    # It does not meet rules that are newer than it, so no request can remove its finalizers.
+                    core = self._plane.server.core
+                    await core.commit(stage_deletion(core.store, record))
+                    return
             await client.delete(kind, name, namespace, grace_period_seconds=_NO_GRACE, propagation_policy="Background")
-        except (NotFound, Conflict):
+        except (NotFound, Conflict, Mismatch):
             pass  # a concurrent write; the next round processes the rest
 
     async def _end_namespace(self, client: Client, kind: Kind[msgspec.Raw], obj: dict[str, Any]) -> None:
@@ -143,9 +151,11 @@ class Snapshot:
         return (info for info in self._plane.server.core.table if "delete" in info.verbs)
 
 
-def _rank(record: Record) -> tuple[bool, bool]:
-    """Definitions are deleted first, with their objects. The content of a namespace is deleted before it."""
-    return record.key.startswith(_NAMESPACES), not record.key.startswith(DEFINITIONS)
+def _rank(record: Record) -> tuple[bool, bool, bool]:
+    """Policies and webhooks are deleted first, because they may deny other deletions; then definitions, with their
+    objects. The content of a namespace is deleted before it."""
+    key = record.key
+    return key.startswith(_NAMESPACES), not key.startswith(_ADMISSION), not key.startswith(DEFINITIONS)
 
 
 def _kind(info: ResourceInfo) -> Kind[msgspec.Raw]:
