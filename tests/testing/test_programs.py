@@ -89,9 +89,27 @@ async def test_beside_an_asynchronous_plane_too(env: Env) -> None:
             await asyncio.sleep(200)
         assert beater.ended
         assert len(await cluster.list("v1", "ConfigMap")) == 4
-        with pytest.raises(ExceptionGroup) as failed:
+        with pytest.raises(KeyError, match="a bug"):
             await _outlive(cluster.running(broken))
-        assert failed.group_contains(KeyError, match="a bug")
+
+
+async def test_errors_of_an_asynchronous_block(env: Env) -> None:
+    """They are raised as they are; together with one of the program, in a group."""
+    group = ExceptionGroup("two of the block", [ValueError("one"), ValueError("two")])
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        with pytest.raises(ExceptionGroup) as alone:
+            await _fail(cluster.running(Beater().run), group)
+        with pytest.raises(ExceptionGroup) as both:
+            await _fail(cluster.running(broken), OSError("of the block"))
+    assert alone.value is group
+    assert [type(error) for error in both.value.exceptions] == [OSError, KeyError]
+
+
+async def _fail(running: contextlib.AbstractAsyncContextManager[None], error: Exception) -> None:
+    async with running:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(1)
+        raise error
 
 
 async def _outlive(running: contextlib.AbstractAsyncContextManager[None]) -> None:

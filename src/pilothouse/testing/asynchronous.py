@@ -160,10 +160,12 @@ class AsyncCluster:
         the roles that are generated for the app, for the block; the plane needs ``authorization="RBAC"``. ``faults``
         happen to its requests only.
 
-        If it fails, the block is cancelled and the error raised. Raises ``MissingRight`` at the end if it sent a
-        request that it is not allowed to. Enter and leave the block in the same task.
+        If it fails, the block is cancelled and the error raised, in an ``ExceptionGroup`` if the block has failed, too.
+        Raises ``MissingRight`` at the end if it sent a request that it is not allowed to. Enter and leave the block in
+        the same task.
         """
         started = await self.start_program(program, as_=as_, settings=settings, faults=faults)
+        running: asyncio.Task[Any] | None = None
         try:
             async with TaskGroup("testing: program") as group:
                 running = group.start(started.run(), name="program")
@@ -171,10 +173,14 @@ class AsyncCluster:
                     yield
                 finally:
                     running.cancel()
-        except Exception:
+        except Exception as error:
             # Whatever was raised: an assertion or a wait of the block also fails if the program lacks a permission.
             # That is the reason, and raised instead.
             started.check_rights()
+            if isinstance(error, ExceptionGroup) and running is not None and not running.cancelled():
+                failure = running.exception()
+                if failure is not None and error.exceptions == (failure,):
+                    raise failure from None
             raise
         finally:
             await self.end_program(started)
