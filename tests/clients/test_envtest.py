@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.clients.envtest import Environment
-from tests.custom_resources import definition, schema, version
+from tests.custom_resources import DEFINITIONS, definition, schema, version
 from tests.programs import run_pilothouse, until
 from tests.tables import cases
 
@@ -104,6 +104,20 @@ def test_definition_is_discovered_and_served(environment: Environment) -> None:
     code, body = environment.request("POST", "/apis/example.com/v1/namespaces/default/widgets", widget)
     assert (code, body["metadata"]["generation"]) == (201, 1)
     assert environment.request("DELETE", f"{path}/widgets.example.com")[0] == 200
+
+
+def test_conversion_webhooks_are_called(environment: Environment) -> None:
+    at = {"clientConfig": {"url": "https://127.0.0.1:1/convert"}, "conversionReviewVersions": ["v1"]}
+    converted = definition(
+        "Gadget", version(), version("v2", storage=False), conversion={"strategy": "Webhook", "webhook": at}
+    )
+    assert environment.request("POST", DEFINITIONS, converted)[0] == 201
+    gadget = {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "one"}}
+    gadgets = "namespaces/default/gadgets"
+    assert environment.request("POST", f"/apis/example.com/v1/{gadgets}", gadget)[0] == 201
+    code, body = environment.request("GET", f"/apis/example.com/v2/{gadgets}/one")
+    assert code == 500
+    assert body["message"].startswith("conversion webhook for example.com/v1, Kind=Gadget failed: ")
 
 
 def test_no_controllers_run(environment: Environment) -> None:
