@@ -15,6 +15,10 @@ NO_FILE = "get pods --kubeconfig=nothing"
 """It starts an event loop, which libuv ends with an assertion if a standard stream is among its descriptors."""
 
 
+EXITED = "mkfifo pipe; : <pipe & exec 3>pipe; wait;"
+"""Descriptor 3 is a pipe whose reader has exited for certain, as that of ``| :`` has soon."""
+
+
 def run(command: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a shell, in which ``pilothouse`` is this one."""
     here = f'pilothouse() {{ "{sys.executable}" -m pilothouse "$@"; }}\n'
@@ -32,7 +36,7 @@ def run(command: str, directory: Path, **environment: str) -> subprocess.Complet
         "closed standard output": (f"pilothouse {NO_FILE} >&-", 1, "no such kubeconfig file"),
         "closed standard error": (f"pilothouse {NO_FILE} 2>&-", 1, ""),
         "all closed": ("pilothouse list <&- >&- 2>&-", 0, ""),
-        "a reader that has exited": ("{ pilothouse --help; echo $? >&2; } | :", 0, "141"),
+        "a reader that has exited": (f"{EXITED} pilothouse --help >&3; echo $? >&2", 0, "141"),
     },
 )
 def test_closed_streams(command: str, code: int, errors: str, tmp_path: Path) -> None:
@@ -75,7 +79,7 @@ def test_a_reader_that_has_exited_is_no_error_of_what_a_command_reads(
     work: str, unbuffered: str, tmp_path: Path
 ) -> None:
     """A broken pipe is not reported as an error of a file or a connection, whose errors have the same type."""
-    command = f"{{ '{sys.executable}' -c '{COMMAND.replace('WORK', work)}'; echo $? >&2; }} | :"
+    command = f"{EXITED} '{sys.executable}' -c '{COMMAND.replace('WORK', work)}' >&3; echo $? >&2"
     done = run(command, tmp_path, PYTHONUNBUFFERED=unbuffered)
     assert done.stderr == "141\n"
 
