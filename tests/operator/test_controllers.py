@@ -63,6 +63,74 @@ async def test_a_class_keeps_state_between_syncs(cluster: AsyncCluster) -> None:
         assert finalized == ["one"] * 3
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["the object is deleted", "another one has its name"])
+async def test_other_finalizers_are_removed_during_a_finalizer(
+    cluster: AsyncCluster, caplog: pytest.LogCaptureFixture, replaced: bool
+) -> None:
+    """Then its position changes. That is no failure, and the function is not called again."""
+    app, finalized = App("things"), []
+
+    @app.controller(THINGS, name="fast")
+    async def fast(_obj: Thing, _ctx: Context[Thing]) -> None: ...
+
+    @app.controller(THINGS, name="slow")
+    async def slow(_obj: Thing, _ctx: Context[Thing]) -> None: ...
+
+    @fast.finalizer("example.com/fast")
+    async def finalize_fast(_obj: Thing, _ctx: Context[Thing]) -> None:
+        finalized.append("fast")
+
+    @slow.finalizer("example.com/slow")
+    async def finalize_slow(_obj: Thing, _ctx: Context[Thing]) -> None:
+        finalized.append("slow")
+        await asyncio.sleep(5)
+
+    async with cluster.running(app.run):
+        await cluster.create(thing())
+        await asyncio.sleep(5)
+        assert (await cluster.get(*THING, "one"))["metadata"]["finalizers"] == ["example.com/fast", "example.com/slow"]
+        caplog.clear()
+        await cluster.delete(*THING, "one")
+        await asyncio.sleep(2)
+        assert (await cluster.get(*THING, "one"))["metadata"]["finalizers"] == ["example.com/slow"]
+        if replaced:
+            await cluster.patch(*THING, "one", {"metadata": {"finalizers": None}})
+            made = thing()
+            made["metadata"]["finalizers"] = ["example.com/of-a-user", "example.com/slow"]
+            await cluster.create(made)
+        await asyncio.sleep(5)
+        assert len(await cluster.list(*THING)) == replaced
+        if replaced:
+            assert "example.com/slow" in (await cluster.get(*THING, "one"))["metadata"]["finalizers"]
+    assert finalized == ["fast", "slow"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_a_finalizer_of_an_object_that_is_invalid_by_now_is_reported(
+    cluster: AsyncCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("things")
+
+    @app.controller(THINGS)
+    async def sync(_obj: Thing, _ctx: Context[Thing]) -> None: ...
+
+    @sync.finalizer("example.com/done")
+    async def finalize(_obj: Thing, _ctx: Context[Thing]) -> None: ...
+
+    async with cluster.running(app.run):
+        await cluster.create(thing(size=3))
+        await asyncio.sleep(1)
+        definition = THINGS.definition()
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [
+            {"rule": "self.spec.size > 3", "message": "too small"}
+        ]
+        await cluster.apply(definition)
+        await cluster.delete(*THING, "one")
+        await asyncio.sleep(1)
+        assert (await cluster.get(*THING, "one"))["metadata"]["finalizers"] == ["example.com/done"]
+    assert "too small" in caplog.text
+
+
 async def test_the_rate_limiter_delays_the_retry_of_a_failed_sync(cluster: AsyncCluster) -> None:
     app, times = App("things"), []
 

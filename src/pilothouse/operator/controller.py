@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from pilothouse.api.kinds import Kind
+from pilothouse.api.meta import ObjectMeta
 from pilothouse.client import Client, json_patch
-from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.errors import ApiError, Invalid, NotFound
 from pilothouse.env import Env, Log
 from pilothouse.machinery.metrics import Registry
 from pilothouse.machinery.names import object_key
@@ -264,20 +265,35 @@ class DeclaredController(Controller):
             requeue = await self._with_status(ctx, declaration.finalize(obj, ctx))
             if requeue is not None:
                 return requeue
-        position = meta.finalizers.index(declaration.finalizer)
-        path = f"/metadata/finalizers/{position}"
-        # Another finalizer may have been removed before, or there may be another object with the name; then a test
-        # operation fails, and the key is retried with the newer object.
-        operations = [
-            {"op": "test", "path": "/metadata/uid", "value": meta.uid},
-            {"op": "test", "path": path, "value": declaration.finalizer},
-            {"op": "remove", "path": path},
-        ]
         try:
-            await self._parts.client.patch(declaration.kind.raw, meta.name, json_patch(operations), meta.namespace)
+            await self._remove_finalizer(meta)
         except NotFound:
             pass  # somebody else removed the finalizer, and the object was deleted
         return None
+
+    async def _remove_finalizer(self, meta: ObjectMeta) -> None:
+        """Remove the controller's finalizer. Raises the API server's errors."""
+        finalizer, kind, client = self._declaration.finalizer, self._declaration.kind, self._parts.client
+        finalizers = meta.finalizers
+        while finalizer in finalizers:
+            path = f"/metadata/finalizers/{finalizers.index(finalizer)}"
+            operations = [
+                {"op": "test", "path": "/metadata/uid", "value": meta.uid},
+                {"op": "test", "path": path, "value": finalizer},
+                {"op": "remove", "path": path},
+            ]
+            try:
+                await client.patch(kind.raw, meta.name, json_patch(operations), meta.namespace)
+            except Invalid:
+                # A test fails if another finalizer has been removed since, or if another object has the name.
+                current = (await client.get(kind.metadata, meta.name, meta.namespace)).metadata
+                if current.uid != meta.uid:
+                    return
+                if current.finalizers == finalizers:
+                    raise
+                finalizers = current.finalizers
+            else:
+                return
 
     async def _with_status(self, ctx: Context[Any], sync: Any) -> Requeue | None:
         """Run a sync, and write its status, whatever the result."""
