@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object
+from tests.apiserver.application import World
 from tests.tables import cases
 
 from pilothouse.apiserver import ApiServer
@@ -427,3 +428,50 @@ async def test_undecodable_new_policy_does_not_affect_a_running_server(api: Api,
     text = '{"kind":"%s","apiVersion":"admissionregistration.k8s.io/v1","metadata":{"name":"%s"},"spec":"x"}'
     await api.store.commit(api.store.stage(key, lambda _revision: (text % (kind, name)).encode(), expected=0))
     assert [answer.status for answer in [before, await api.post(CONFIG_MAPS, config_map())]] == [201, 201]
+
+
+ANY: Object = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}
+NEVER = policy({"expression": "false"}, constraints={"resourceRules": [ANY]})
+REVIEWED: Object = {"user": "ann", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "default"}}
+
+
+@cases(
+    "group, kind, spec",
+    {
+        "SelfSubjectReview": ("authentication", "SelfSubjectReview", {}),
+        "TokenReview": ("authentication", "TokenReview", {"token": "t"}),
+        "LocalSubjectAccessReview": ("authorization", "LocalSubjectAccessReview", REVIEWED),
+        "SelfSubjectAccessReview": (
+            "authorization",
+            "SelfSubjectAccessReview",
+            {"resourceAttributes": {"verb": "get", "resource": "pods"}},
+        ),
+        "SelfSubjectRulesReview": ("authorization", "SelfSubjectRulesReview", {"namespace": "default"}),
+        "SubjectAccessReview": ("authorization", "SubjectAccessReview", REVIEWED),
+    },
+)
+async def test_reviews_are_not_matched(world: World, group: str, kind: str, spec: Object) -> None:
+    """``pkg/kubeapiserver/admission/exclusion/resources.go`` (v1.36)."""
+    assert (await world.request("POST", POLICIES, NEVER))[0] == 201
+    assert (await world.request("POST", BINDINGS, binding()))[0] == 201
+    version = f"{group}.k8s.io/v1"
+    namespace = "default" if kind.startswith("Local") else ""
+    metadata = {"namespace": namespace} if namespace else {}
+    path = f"/apis/{version}/{f'namespaces/{namespace}/' if namespace else ''}{kind.lower()}s"
+    review = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+    status, answer = await world.request("POST", path, review)
+    assert status == 201, answer
+    assert (await world.request("POST", CONFIG_MAPS, config_map()))[0] == 422
+
+
+async def test_configurations_of_webhooks_are_matched_and_policies_are_not(api: Api) -> None:
+    """``admissionResources`` in apiserver's ``policy/generic/plugin.go`` (v0.36)."""
+    await api.create(POLICIES, NEVER)
+    await api.create(BINDINGS, binding())
+    group = "/apis/admissionregistration.k8s.io/v1"
+    messages = [
+        (await api.post(f"{group}/{resource}", {"metadata": {"name": "w"}})).message
+        for resource in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+    ]
+    assert all("denied request: failed expression: false" in message for message in messages)
+    assert [(await api.delete(BINDINGS + "/b")).status, (await api.delete(POLICIES + "/p")).status] == [200, 200]

@@ -12,16 +12,32 @@ from pilothouse.storage import Change
 from pilothouse.storage.unreadable import printable_key
 
 GROUP = "admissionregistration.k8s.io"
-EXEMPT_RESOURCES = (
-    "validatingwebhookconfigurations",
-    "mutatingwebhookconfigurations",
+_POLICY_RESOURCES = (
     "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
     "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
 )
-"""Resources of the group that webhooks and policies never match, so that no configuration can lock all users out
+EXEMPT_FROM_WEBHOOKS = frozenset(
+    (GROUP, resource)
+    for resource in ("validatingwebhookconfigurations", "mutatingwebhookconfigurations", *_POLICY_RESOURCES)
+)
+"""Resources that webhooks never match, so that no configuration can lock all users out
 (``IsExemptAdmissionConfigurationResource``)."""
+EXEMPT_FROM_POLICIES = frozenset(
+    [
+        *((GROUP, resource) for resource in _POLICY_RESOURCES),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    ]
+)
+"""Resources that policies never match: policies, so that none can lock all users out (``admissionResources`` in
+apiserver's ``policy/generic/plugin.go``), and reviews, without which webhooks and add-ons can't authenticate or
+authorize anybody (``pkg/kubeapiserver/admission/exclusion/resources.go``). Configurations of webhooks are matched."""
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ After k8s.io/apiserver ``pkg/admission/plugin/{policy/matching,webhook/predicate
 ``pkg/admission/plugin/webhook/generic/webhook.go`` (v0.36).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from pilothouse.api.meta import LabelSelector
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, new_forbidden
-from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_RESOURCES, GROUP, Configurations
+from pilothouse.apiserver.admission.dynamic.configurations import Configurations
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
@@ -22,14 +22,10 @@ from pilothouse.machinery.labels import EVERYTHING, Selector, SelectorError, sel
 _ANY = "*"
 
 
-def _is_exempt_resource(write: AdmissionAttributes) -> bool:
-    """``IsExemptAdmissionConfigurationResource``."""
-    return write.info.group == GROUP and write.info.resource in EXEMPT_RESOURCES
-
-
-def may_match(write: AdmissionAttributes, *caches: Configurations[Any]) -> bool:
-    """Whether each cache has objects and the write is not exempt. Rejects the write until the caches have synced."""
-    if _is_exempt_resource(write):
+def may_match(write: AdmissionAttributes, exempt: Collection[tuple[str, str]], *caches: Configurations[Any]) -> bool:
+    """Whether each cache has objects and the resource is not in ``exempt``. Rejects the write until the caches have
+    synced."""
+    if (write.info.group, write.info.resource) in exempt:
         return False
     if not all(cache.has_synced for cache in caches):
         raise new_forbidden(write, "not yet ready to handle request")

@@ -19,7 +19,7 @@ from pilothouse.apiserver.admission.dynamic.bindings import (
     bindings_by_policy,
     policy_invocations,
 )
-from pilothouse.apiserver.admission.dynamic.configurations import Configurations
+from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_FROM_POLICIES, Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Activation,
     Expression,
@@ -155,7 +155,7 @@ class MutatingAdmissionPolicy(Plugin):
         return self._run(write, reinvocation=True) if self._may_match(write) else None
 
     def _may_match(self, write: AdmissionAttributes) -> bool:
-        return write.obj is not None and may_match(write, self._policies, self._bindings)
+        return write.obj is not None and may_match(write, EXEMPT_FROM_POLICIES, self._policies, self._bindings)
 
     async def _run(self, write: AdmissionAttributes, *, reinvocation: bool) -> None:
         bindings = bindings_by_policy(self._bindings.all)

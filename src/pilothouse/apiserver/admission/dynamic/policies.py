@@ -16,7 +16,7 @@ from pilothouse.apiserver.admission.dynamic.bindings import (
     bindings_by_policy,
     policy_invocations,
 )
-from pilothouse.apiserver.admission.dynamic.configurations import Configurations
+from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_FROM_POLICIES, Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import (
     Activation,
     Expression,
@@ -103,7 +103,7 @@ class ValidatingAdmissionPolicy(Plugin):
         self._bindings = Configurations(core, "validatingadmissionpolicybindings", Binding)
 
     def validate(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        if not may_match(write, self._policies, self._bindings):
+        if not may_match(write, EXEMPT_FROM_POLICIES, self._policies, self._bindings):
             return None
         return self._validate(write)
 

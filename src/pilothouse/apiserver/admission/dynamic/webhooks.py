@@ -15,7 +15,7 @@ import msgspec
 
 from pilothouse.apiserver import errors
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
-from pilothouse.apiserver.admission.dynamic.configurations import Configurations
+from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_FROM_WEBHOOKS, Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import Activation, MatchConditions, Scope, versioned_attributes
 from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
 from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
@@ -210,7 +210,7 @@ class ValidatingWebhooks(Webhooks):
 
     def validate(self, write: AdmissionAttributes) -> Any:
         """Call all matching webhooks concurrently."""
-        if not may_match(write, self._configurations):
+        if not may_match(write, EXEMPT_FROM_WEBHOOKS, self._configurations):
             return None
         return self._validate(write)
 
@@ -239,7 +239,7 @@ class MutatingWebhooks(Webhooks):
 
     def admit(self, write: AdmissionAttributes) -> Any:
         """Call all matching webhooks one after the other."""
-        if not may_match(write, self._configurations):
+        if not may_match(write, EXEMPT_FROM_WEBHOOKS, self._configurations):
             return None
         return self._admit(write)
 
