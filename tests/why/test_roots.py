@@ -7,7 +7,7 @@ import pytest
 from tests.why.cluster import NAMESPACE, Cluster, deployment, links, roots, text
 
 from pilothouse.api.apps import DEPLOYMENTS
-from pilothouse.api.core import NODES, PODS
+from pilothouse.api.core import NODES, PODS, RESOURCE_QUOTAS
 from pilothouse.env import Env
 from pilothouse.sim import Simulation, simulate
 from pilothouse.testing import async_plane
@@ -73,6 +73,27 @@ async def test_reverted_template_change_is_no_cause(cluster: Cluster) -> None:
     assert roots(explanation) == [f"pod/{before[0]} was marked for deletion with 30 seconds of grace, by {ADMIN}"], (
         text(explanation)
     )
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["raised", "deleted"])
+async def test_quota_that_would_not_reject_any_more(cluster: Cluster, deleted: bool) -> None:
+    """Until the controller tries again, the quota is not what blocks the pods, and its last change not a cause."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+    await cluster.create(quota)
+    await cluster.deployment(replicas=2)
+    await cluster.scale("web", 4)
+    await asyncio.sleep(300)
+    if deleted:
+        await cluster.plane.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/q")
+    else:
+        await cluster.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"pods": "9"}}})
+    await asyncio.sleep(1)
+    explanation = await cluster.why("deployments.apps", "web")
+    (root,) = explanation.roots()
+    state = "is gone" if deleted else "has room now (2 of 9 pods used)"
+    assert root.text.startswith("replicaset/web-"), text(explanation)
+    assert root.text.endswith(f" tries again after a delay: resourcequota/q {state}")
+    assert ("was deleted" if deleted else 'changed: spec.hard.pods: "2" -> "9"') in root.table[2]
 
 
 async def test_scale_is_the_cause_after_the_quota_is_raised(cluster: Cluster) -> None:

@@ -8,11 +8,12 @@ import msgspec
 from pilothouse.api.core import ResourceQuota
 from pilothouse.controllers.policy.resourcequota.usage import scopes_of
 from pilothouse.machinery.quantities import Quantity, QuantityError
+from pilothouse.semantics.pod_amounts import amounts
 from pilothouse.semantics.quota import PodEvaluator
 from pilothouse.why.evidence import Document
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.owners import workload_of
-from pilothouse.why.steps import STATE, Step, pluralize
+from pilothouse.why.steps import STATE, TIME, Step, pluralize, tree_lines
 from pilothouse.why.view import View, controller_of, typed
 
 _AMOUNTS = re.compile(r"requested: (\S+), used: (\S+), limited: (\S+)")
@@ -33,12 +34,15 @@ class _User(msgspec.Struct):
 
 async def exceeded_quota(view: View, message: str, name: str) -> list[Step]:
     """The causes of a quota's rejection of a pod of ``view``: users with pods created since its last pod fitted, or the
-    last change of the quota."""
+    last change of the quota. If the quota would not reject it now, the retry that ``view``'s controller waits for."""
     quota = await view.read("resourcequotas", name)
     if quota.now is None:
-        return list((await quota.finding()).steps)
+        gone = list((await quota.finding()).steps)
+        return [_retry(view, f"{quota.title} is gone", gone)]
     changed = await lifetime.last_change(quota)
-    resource, amounts = _exceeded_resource(message)
+    if room := _room(quota, message):
+        return [_retry(view, f"{quota.title} has room now ({room})", [changed] if changed is not None else [])]
+    resource, exceeded = _exceeded_resource(message)
     if not resource:
         return [changed if changed is not None else lifetime.unrecorded(quota)]
     top = await workload_of(view) or view
@@ -49,11 +53,36 @@ async def exceeded_quota(view: View, message: str, name: str) -> list[Step]:
     if not new and changed is not None:
         changed.table = [*changed.table, *table]
         return [changed]
-    step = quota.step(f"is used up: {amounts}", root=STATE, table=table)
+    step = quota.step(f"is used up: {exceeded}", root=STATE, table=table)
     step.because = [creation for user in new[:_MAX_NEW] if (creation := await _creation(user)) is not None]
     if changed is not None and changed.time > since:
         step.because.append(changed)
     return [step]
+
+
+def _retry(view: View, reason: str, last: list[Step]) -> Step:
+    """The step of a creation that would succeed now. The last change of the quota is shown, but is no cause."""
+    table = ["the delay grows with each failure"]
+    for step in last:
+        table += ["since then:", *tree_lines(step)]
+    return view.step(f"tries again after a delay: {reason}", root=TIME, table=table)
+
+
+def _room(quota: View, message: str) -> str:
+    """The amounts if the rejected request fits now; empty if it does not, or the message has no amounts."""
+    match = _AMOUNTS.search(message)
+    if match is None:
+        return ""
+    try:
+        requested = amounts(dict(_pairs(match[1])))
+        hard, used = amounts(quota.status.get("hard")), amounts(quota.status.get("used"))
+    except QuantityError:
+        return ""
+    limited = {name: amount for name, amount in requested.items() if name in hard}
+    if any(used.get(name, Quantity(0)) + amount > hard[name] for name, amount in limited.items()):
+        return ""
+    texts = [f"{used.get(name, Quantity(0))} of {hard[name]} {name} used" for name in limited]
+    return ", ".join(texts) or "it does not limit that any more"
 
 
 def _exceeded_resource(message: str) -> tuple[str, str]:
