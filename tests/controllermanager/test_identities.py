@@ -16,6 +16,7 @@ from pilothouse.client.tls import TlsSettings
 from pilothouse.controllermanager.compatibility import own_controllers
 from pilothouse.controllermanager.identities import RemoteClients, ServiceAccountToken
 from pilothouse.env import Env
+from pilothouse.machinery.causes import Cause, begin_sync, current_cause
 from pilothouse.machinery.times import format_time
 
 ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
@@ -69,6 +70,25 @@ async def test_missing_account_and_namespace_are_created(env: Env) -> None:
         ("POST", ACCOUNTS),
         ("POST", f"{ACCOUNTS}/gc/token"),
     ]
+
+
+async def test_account_creation_has_a_cause_of_its_own(env: Env) -> None:
+    """A write without a cause counts as a user's; that of a sync which needs the token is not its cause."""
+    world, causes = World(env, account=False), []
+
+    def answer(method: str, target: str, body: Any) -> tuple[int, Any]:
+        causes.append((method, current_cause()))
+        return world(method, target, body)
+
+    begin_sync("gc", "default/a")
+    await ServiceAccountToken(env, Scripted(answer).client(env), "gc").issue()
+    created = next(cause for method, cause in causes if method == "POST")
+    assert created == Cause(
+        "kube-controller-manager",
+        "kube-system/gc",
+        "the controller with the account gc starts, and the account does not exist",
+    )
+    assert causes[-1] == ("POST", Cause("gc", "default/a"))
 
 
 async def test_token_lifetime_is_at_least_ten_minutes(env: Env) -> None:

@@ -22,6 +22,7 @@ from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
 from pilothouse.client.remote import RemoteTransport
 from pilothouse.env import Env, Log
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.causes import begin_sync, current_moment, record_decision, return_to
 from pilothouse.runtime.client_metrics import RestClientMetrics
 
 if TYPE_CHECKING:
@@ -175,6 +176,15 @@ class ServiceAccountToken:
         """Create the account and its namespace, if they are missing. Raises the API server's errors."""
         if await self._exists(SERVICE_ACCOUNTS, self._name, NAMESPACE):
             return
+        sync = current_moment()  # the first request of a sync may need the token
+        begin_sync(PROGRAM, f"{NAMESPACE}/{self._name}")
+        record_decision(f"the controller with the account {self._name} starts, and the account does not exist")
+        try:
+            await self._create_account()
+        finally:
+            return_to(sync)
+
+    async def _create_account(self) -> None:
         if not await self._exists(NAMESPACES, NAMESPACE):
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
             await self._ensure(NAMESPACES.raw, body, "")
