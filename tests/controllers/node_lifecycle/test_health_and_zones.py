@@ -33,6 +33,7 @@ from pilothouse.controllers.node.node_lifecycle.zones import (
     ZoneReport,
     ZoneState,
     compute_zone_state,
+    describe_zone,
     is_not_excluded,
     plan,
     zone_of,
@@ -270,6 +271,20 @@ BETA, STABLE = "failure-domain.beta.kubernetes.io", "topology.kubernetes.io"
 def test_zone_key(labels: dict[str, str], expected: str) -> None:
     """``GetZoneKey`` (component-helpers ``node/topology``, v0.36)."""
     assert zone_of(Node(metadata=ObjectMeta(labels=labels))) == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, "(none)"),
+        ({"topology.kubernetes.io/zone": "a"}, "a"),
+        ({"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "a"}, "a of region eu"),
+        ({"topology.kubernetes.io/region": "eu"}, "(none) of region eu"),
+    ],
+)
+def test_zone_in_a_sentence(labels: dict[str, str], expected: str) -> None:
+    """Without the separator of the key, a NUL."""
+    assert describe_zone(zone_of(Node(metadata=ObjectMeta(labels=labels)))) == expected
 
 
 def test_exclude_disruption_label() -> None:

@@ -19,7 +19,7 @@ from pilothouse.controllers.node.node_lifecycle.taints import (
     no_execute_taints_for,
     no_schedule_changes,
 )
-from pilothouse.controllers.node.node_lifecycle.zones import zone_of
+from pilothouse.controllers.node.node_lifecycle.zones import describe_zone, zone_of
 from pilothouse.controllers.shared.pauses import pause
 from pilothouse.controllers.shared.pods_by_node import NODE_INDEX, index_by_node
 from pilothouse.machinery.causes import begin_sync, current_triggers, record_decision
@@ -147,7 +147,7 @@ class NodeLifecycleController(ManagedController):
             begin_sync(self.name, name, current_triggers())
             record_decision(
                 f"Ready of node {name} is {ready.status} ({ready.reason}): taint {swap[0].key}:NoExecute, at most "
-                f"{queue.limiter.rate:g} nodes/s in zone {zone or '(none)'}"
+                f"{queue.limiter.rate:g} nodes/s in zone {describe_zone(zone)}"
             )
             try:
                 tainted = await self._writes.swap_node_controller_taint(

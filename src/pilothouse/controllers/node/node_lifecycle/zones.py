@@ -50,6 +50,12 @@ def zone_of(node: Node) -> str:
     return f"{region}:\0:{zone}" if region or zone else ""
 
 
+def describe_zone(zone: str) -> str:
+    """A zone of ``zone_of`` for a sentence: ``a``, ``a of region eu``, ``(none)``."""
+    region, _separator, name = zone.partition(":\0:")
+    return f"{name or '(none)'} of region {region}" if region else name or "(none)"
+
+
 def is_not_excluded(node: Node) -> bool:
     """Whether it is not excluded by label, whatever the label's value."""
     return EXCLUDED_LABEL not in node.metadata.labels
