@@ -132,6 +132,30 @@ async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None
     assert text(explanation).splitlines().count("Root causes:") == 1
 
 
+async def test_namespace_whose_conditions_report_nothing(cluster: Cluster) -> None:
+    """Before the first sync there are none, and while pods are deleted they say that all content is removed (as
+    upstream)."""
+    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "preview"}})
+    metadata = {"name": "p", "namespace": "preview", "annotations": {"simulated.pilothouse.dev/stop-delay": "2s"}}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await asyncio.sleep(5)
+    await cluster.plane.delete("v1", "Namespace", "preview")
+    seen = []
+    for seconds in (1, 4.5, 3):
+        await asyncio.sleep(seconds)
+        explanation = await cluster.why("namespaces", "preview", "")
+        assert explanation.state == "terminating"
+        seen.append([step.text for step in explanation.steps])
+    marked = "namespace/preview was marked for deletion"
+    remaining = "1 configmaps, 1 pods, 1 serviceaccounts"
+    assert seen == [
+        [f"namespace/preview is being emptied: {remaining} remain", marked],
+        [f"namespace/preview is being emptied: {remaining} remain", marked],
+        ["namespace/preview is being emptied: 1 configmaps, 1 serviceaccounts remain", marked],
+    ]
+
+
 async def test_program_that_removed_the_finalizer_before(cluster: Cluster) -> None:
     operator = deployment("keeper", replicas=0, serviceAccountName="releases")
     await cluster.create(operator)

@@ -2,7 +2,7 @@
 
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.states.terminating import finalizer_steps
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import STATE, TIME, Step
 from pilothouse.why.view import Finding, View
 
 _CONDITIONS = (
@@ -14,6 +14,7 @@ _CONDITIONS = (
 """True while the deletion is blocked (``namespaced_resources_deleter.go``, v1.36). NamespaceFinalizersRemaining is left
 out: the finalizers are shown for each object."""
 _SHOWN = 5
+_IGNORED = frozenset({"events", "events.events.k8s.io", "pods.metrics.k8s.io"})
 
 
 async def namespace(view: View) -> Finding | None:
@@ -31,21 +32,42 @@ async def namespace(view: View) -> Finding | None:
         steps.append(view.step(f"is held by spec.finalizers {', '.join(other_finalizers)}", root=STATE))
     if steps:
         steps[-1].because = await _remaining_objects(view)
+    else:
+        steps.append(await _being_emptied(view))
     request = await deletion_request(view.evidence, await view.own_changes())
     if request is not None:
         steps.append(await view.chain.step(request))
-    if not steps:
-        steps.append(view.step("is being emptied", root=STATE))
     return Finding("terminating", tuple(steps))
 
 
+async def _being_emptied(view: View) -> Step:
+    """The remaining objects, when the conditions report none: before the first sync, and while pods are deleted, which
+    upstream does not report (``deleteAllContent``, v1.36)."""
+    counts = {
+        resource: len(await view.evidence.objects(resource, view.reference.name))
+        for resource in view.evidence.namespaced
+        if resource not in _IGNORED
+    }
+    remaining = [f"{count} {resource}" for resource, count in counts.items() if count]
+    if not remaining:
+        return view.step("is empty: namespace-controller removes it with its next sync", root=TIME)
+    more = f" and {len(remaining) - _SHOWN} more kinds" if len(remaining) > _SHOWN else ""
+    step = view.step(f"is being emptied: {', '.join(remaining[:_SHOWN])}{more} remain", root=TIME)
+    step.table.append(
+        "namespace-controller begins some seconds after the deletion, deletes pods first, and waits for half of their "
+        "grace period before the next sync"
+    )
+    step.because = await _remaining_objects(view)
+    return step
+
+
 async def _remaining_objects(view: View) -> list[Step]:
-    """The remaining objects with finalizers."""
+    """The remaining objects that are being deleted, with their finalizers."""
     steps: list[Step] = []
     for resource in view.evidence.namespaced:
         for document in await view.evidence.objects(resource, view.reference.name):
             metadata = document.get("metadata") or {}
-            if metadata.get("finalizers"):
+            if metadata.get("finalizers") and metadata.get("deletionTimestamp"):
                 steps += await finalizer_steps(
                     view.of(resource, str(metadata.get("name")), document, namespace=view.reference.name)
                 )
