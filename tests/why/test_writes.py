@@ -6,6 +6,7 @@ from tests.why.cluster import Cluster
 from pilothouse.api.core import CONFIG_MAPS, NODES
 from pilothouse.cli.history import write_lines
 from pilothouse.why import ServerEvidence
+from pilothouse.why.evidence import OTHER_SERVERS
 from pilothouse.why.trust import is_component
 from pilothouse.why.writes import user_writes
 
@@ -48,6 +49,24 @@ async def test_user_writes_of_secrets_have_no_values(cluster: Cluster) -> None:
     evidence = ServerEvidence(cluster.user, await cluster.user.discover())
     writes, _older = await user_writes(evidence, await cluster.user.discover(), namespace="default")
     assert [item.text for item in writes if item.object == "secret/key"] == ["was created", "changed: data.a"]
+
+
+async def test_writes_of_another_api_server(cluster: Cluster) -> None:
+    """A change that another server has stored has no origin."""
+    store = cluster.plane.plane.server.store
+    other = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"other","namespace":"default","uid":"u"}}'
+    discovery = await cluster.user.discover()
+    evidence = ServerEvidence(cluster.user, discovery)
+    await user_writes(evidence, discovery, namespace="default")
+    assert not evidence.unseen
+    await store.commit(store.stage("/configmaps/default/other", lambda _revision: other, expected=0))
+    evidence = ServerEvidence(cluster.user, discovery)
+    writes, _older = await user_writes(evidence, discovery, namespace="default")
+    assert "configmap/other" not in [write.object for write in writes]
+    assert list(evidence.unseen) == [OTHER_SERVERS]
+    explanation = await cluster.why("configmaps", "other")
+    assert [step.text for step in explanation.steps] == ["configmap/other was created"]
+    assert list(explanation.unseen) == [OTHER_SERVERS]
 
 
 @cases(

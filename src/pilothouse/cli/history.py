@@ -31,7 +31,7 @@ from pilothouse.machinery.causes import Origin
 from pilothouse.machinery.differences import ABSENT, Difference, differences, is_public_in_secrets, short_json
 from pilothouse.machinery.flags import BOOL, STRING, Flag, FlagSet, Parsed
 from pilothouse.why import ServerEvidence
-from pilothouse.why.evidence import NO_ORIGINS
+from pilothouse.why.evidence import NO_ORIGINS, OTHER_SERVERS
 from pilothouse.why.writes import Write, user_writes
 
 USAGE = """Prints the changes of an object, also of a deleted one, as far back as the API server keeps history.
@@ -123,8 +123,9 @@ async def _print_writes(parsed: Parsed) -> int:
             raise UserError(str(error)) from error
     if NO_ORIGINS in evidence.unseen:
         raise UserError(f"{NO_ORIGINS}; its audit log has that (pilothouse why --audit-log)")
-    if evidence.unseen and not writes:
-        raise UserError("; ".join(evidence.unseen))
+    unreadable = [unseen for unseen in evidence.unseen if unseen != OTHER_SERVERS]
+    if unreadable and not writes:
+        raise UserError("; ".join(unreadable))
     if parsed["output"] == "json":
         for write in writes:
             print(escaped_json(msgspec.json.encode(write).decode()))
@@ -138,7 +139,8 @@ async def _print_writes(parsed: Parsed) -> int:
         scope = (
             f"in namespace {namespace}; -A is for all, and for objects without one" if namespace else "in the history"
         )
-        print(f"There are no writes of users {scope}.", file=sys.stderr)
+        recorded = "recorded " if OTHER_SERVERS in evidence.unseen else ""
+        print(f"There are no {recorded}writes of users {scope}.", file=sys.stderr)
     return 0
 
 

@@ -20,6 +20,8 @@ Document = dict[str, Any]
 
 NO_ORIGINS = "who changed what: this API server keeps no record of it"
 """The entry of ``unseen`` for API servers without ``/debug/history/changes``."""
+OTHER_SERVERS = "who made some of the changes: they are recorded by the API server that received the request"
+"""The entry of ``unseen`` for changes without an origin: another API server on the same etcd wrote them."""
 _TIMEOUT = 504
 _MAX_CHANGES = 2000
 """Changes read of one object."""
@@ -254,6 +256,8 @@ class ServerEvidence:
         ]
 
     def _change(self, resource: str, recorded: RecordedChange) -> ObjectChange:
+        if recorded.origin is None:
+            self.unseen[OTHER_SERVERS] = None
         return ObjectChange(
             Reference(resource, recorded.namespace, recorded.name),
             recorded.type,
