@@ -6,15 +6,21 @@ import signal
 import threading
 from collections.abc import Iterator
 
+from pilothouse.env.signals import FirstSignal
+
 
 class Interruption:
     """The first signal raises ``KeyboardInterrupt`` in the command and prints immediately what follows, a second one
     ends the process."""
 
     def __init__(self) -> None:
-        self.number = 0
-        """The first signal; 0 without one."""
+        self._first: FirstSignal | None = None
         self._raises = True
+
+    @property
+    def number(self) -> int:
+        """The first signal; 0 without one."""
+        return self._first.number if self._first else 0
 
     @property
     def name(self) -> str:
@@ -32,9 +38,11 @@ class Interruption:
 
     def receive(self, number: int, _frame: object) -> None:
         """The handler of the signals."""
-        if self.number:
-            os._exit(128 + number)
-        self.number = number
+        if self._first is not None:
+            if not self._first.is_repeated():
+                os._exit(128 + number)
+            return
+        self._first = FirstSignal(number)
         with contextlib.suppress(OSError):  # not print: its lock may be held by what is interrupted
             os.write(2, f"\n{self.name}: the results so far are written; a second signal ends at once\n".encode())
         if self._raises:

@@ -19,6 +19,7 @@ from pilothouse.cli.terminal import escaped
 from pilothouse.env import TaskGroup, logging, loops
 from pilothouse.env.memory import LARGE, collecting_rarely, end_startup, return_large_blocks
 from pilothouse.env.remaining_modules import load_remaining_modules
+from pilothouse.env.signals import FirstSignal
 from pilothouse.env.tasks import first_of
 from pilothouse.machinery.flag_types import quoted
 from pilothouse.machinery.flags import FlagError, FlagSet, Parsed
@@ -173,23 +174,24 @@ async def _until_signal(work: Coroutine[Any, Any, int], waits: bool) -> int:
     loop.call_later(_START_SECONDS, end_startup)
     task = loop.create_task(work, name="program")
     loading = None if waits else loop.create_task(_survive_its_files(), name="modules")
-    received = 0
+    first: FirstSignal | None = None
 
     def on_signal(number: int) -> None:
-        nonlocal received
-        if received:
+        nonlocal first
+        if first is None:
+            first = FirstSignal(number)
+            task.cancel()
+        elif not first.is_repeated():
             os._exit(128 + number)
-        received = number
-        task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
     try:
         return await task
     except asyncio.CancelledError:
-        if not received:
+        if first is None:
             raise
-        return 128 + received if waits else 0
+        return 128 + first.number if waits else 0
     except BaseExceptionGroup as group:
         # Programs are nested task groups; show the first failure in them.
         raise first_of(group) from None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.env.signals import FirstSignal
 from pilothouse.operator import App, Settings
 from pilothouse.operator.arguments import shown
 from pilothouse.sim.faults import Fault
@@ -198,9 +199,16 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         yield
         return
 
-    def interrupt(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process
-        raise KeyboardInterrupt
+    first: FirstSignal | None = None
+
+    def interrupt(number: int, _frame: object) -> None:
+        nonlocal first
+        if first is None:
+            first = FirstSignal(number)
+            raise KeyboardInterrupt
+        if not first.is_repeated():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, interrupt)
     try:
