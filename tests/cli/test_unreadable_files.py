@@ -4,6 +4,7 @@ A name that is too long is used instead of a directory without permission: the s
 """
 
 import errno
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.snapshots.files import config_map, snapshot_of
 from tests.tables import cases
 
 from pilothouse.cli import main, manifests, restored
+from pilothouse.cli.clusters import contexts
 from pilothouse.cli.output_files import why_unwritable
 from pilothouse.cli.program import UserError
 from pilothouse.client import connect
@@ -31,6 +33,25 @@ def test_a_manifest(tmp_path: Path) -> None:
 def test_the_default_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the kubeconfig: File name too long"):
         connect.find(environ={"HOME": str(tmp_path / TOO_LONG)})
+
+
+def test_the_kubeconfig_of_a_new_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a container that runs as another user, with the home directory of root."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / TOO_LONG))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["create", "cluster", "--in-memory"]) == 1
+    error = capsys.readouterr().err
+    assert re.fullmatch(
+        r"Error: unable to read kubeconfig .*x/\.kube/config: File name too long; KUBECONFIG or --kubeconfig names "
+        r"another file, `create cluster --no-context` adds no context\n",
+        error,
+    ), error
+    assert main(["list"]) == 0
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / TOO_LONG}:{tmp_path / 'config'}")
+    assert contexts.user_kubeconfig("") == tmp_path / "config"
 
 
 def test_a_data_directory_is_refused_when_it_is_opened(tmp_path: Path) -> None:

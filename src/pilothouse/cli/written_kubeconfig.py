@@ -33,7 +33,7 @@ _LOCK_PAUSE_SECONDS = 0.05
 
 
 class Unwritable(UserError):
-    """The file cannot be written: a matter of permissions or space. Callers add the way to choose another."""
+    """The file cannot be written or read: a matter of permissions or space. Callers add the way to choose another."""
 
 
 class Server:
@@ -180,7 +180,7 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
     """Remove the context that ``add_context`` added for the cluster in the directory ``owner``, whatever it is called
     now, with its cluster and user, if they still exist. A file that becomes empty is removed. Raises ``UserError``."""
     path = _home(path)
-    if not path.exists():
+    if _read(path) is None:
         return
     async with _locked(path):
         text = _read(path)
@@ -303,8 +303,10 @@ def _read(path: Path) -> str | None:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"unable to read kubeconfig {path}: {getattr(error, 'strerror', '') or error}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"unable to read kubeconfig {path}: {error}") from None
+    except OSError as error:
+        raise Unwritable(f"unable to read kubeconfig {path}: {error.strerror}") from None
 
 
 def _rewrite(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ def user_kubeconfig(path: str) -> Path:
     if path:
         return expanded(path, solution).absolute()
     files = _files(solution)
-    return next((candidate for candidate in files if candidate.exists()), files[-1])
+    # Path.exists raises an error for a directory of another user.
+    return next((candidate for candidate in files if os.path.exists(candidate)), files[-1])
 
 
 def _files(solution: str) -> list[Path]:
@@ -92,7 +94,8 @@ def _current_context() -> tuple[Path, Document, str] | None:
 
 def check(cluster: Cluster, path: Path) -> None:
     """Raise the ``UserError`` of ``add`` for a context that belongs to another cluster, before this one runs."""
-    check_context(path, cluster.context, cluster.directory.absolute())
+    with _other_files():
+        check_context(path, cluster.context, cluster.directory.absolute())
 
 
 async def add(cluster: Cluster, path: Path) -> None:
@@ -103,12 +106,19 @@ async def add(cluster: Cluster, path: Path) -> None:
         document["contexts"][0]["context"]["namespace"] = namespace
     url = document["clusters"][0]["cluster"]["server"]
     server = Server(url, lambda name: _renamed(document, name))
-    try:
+    with _other_files():
         await add_context(path, server, cluster.context, cluster.directory.absolute())
+    cluster.update(user_kubeconfig=str(path))
+
+
+@contextlib.contextmanager
+def _other_files() -> Iterator[None]:
+    """Add to the error of a file that can't be written or read how another one is chosen."""
+    try:
+        yield
     except Unwritable as error:
         way = "KUBECONFIG or --kubeconfig names another file, `create cluster --no-context` adds no context"
         raise UserError(f"{error}; {way}") from error
-    cluster.update(user_kubeconfig=str(path))
 
 
 def namespace_of(cluster: Cluster) -> str:
