@@ -35,6 +35,17 @@ async def test_failed_job_is_not_waited_for(env: Env, capsys: pytest.CaptureFixt
     assert lines[-1].startswith("not ready: jobs.batch/bad in default: failed (")
 
 
+async def test_objects_that_were_not_checked_within_the_time_are_named(
+    env: Env, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = [Manifest("f", job(name, "false")) for name in ("a", "b")]
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        assert await apply_all(cluster.client, manifests, limit=0) == 1
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "not ready after 0 s: jobs.batch/a in default: not checked yet; jobs.batch/b in default: not checked yet"
+    ]
+
+
 async def test_others_are_applied_if_one_is_rejected(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
     documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("A", "b", "C")]
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:

@@ -132,9 +132,10 @@ class _Rollout:
     def left(self) -> list[str]:
         """The objects that are not done, their progress, and the reasons."""
         lines = []
-        for number, text in sorted(self._shown.items()):
+        for number, applied_object in self._left.items():
             reason = self._why.get(number)
-            lines.append(f"{_title(self._left[number])}: {text}{f' ({reason[0]})' if reason else ''}")
+            text = self._shown.get(number, "not checked yet")
+            lines.append(f"{_title(applied_object)}: {text}{f' ({reason[0]})' if reason else ''}")
         return lines
 
     async def watch(self) -> None:
