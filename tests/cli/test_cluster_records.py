@@ -5,6 +5,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -297,7 +298,11 @@ def test_a_full_disk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypa
 
     monkeypatch.setattr(cluster_module, "write_private", full)
     assert main(["stop", "a"]) == 1
-    assert capfd.readouterr().err.endswith("/a/cluster.json: No space left on device\n")
+    assert re.fullmatch(
+        r'Error: cluster "a" was not running, but that is not recorded, and `list` shows it as Failed: unable to write '
+        r".*/a/cluster\.json: No space left on device\n",
+        capfd.readouterr().err,
+    )
     assert main(["create", "cluster", "c"]) == 1
     assert capfd.readouterr().err.endswith("/c/cluster.json: No space left on device\n")
     assert main(["delete", "cluster", "a"]) == 0
@@ -368,6 +373,12 @@ def test_kubeconfig_that_cannot_be_written(tmp_path: Path) -> None:
     cluster.kubeconfig.write_text(json.dumps({"clusters": [entry], "contexts": [entry], "users": [entry]}))
     with pytest.raises(UserError, match=r"unable to write .*KUBECONFIG or --kubeconfig names another.*--no-context"):
         asyncio.run(contexts.add(cluster, tmp_path / "file" / "config"))
+
+
+def test_the_root_directory_is_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for home, shown in (("/", f"{tmp_path}/a"), (str(tmp_path), "~/a")):
+        monkeypatch.setenv("HOME", home)
+        assert clusters_commands._shown(tmp_path / "a") == shown
 
 
 @cases(

@@ -326,7 +326,9 @@ def _shown(path: Path) -> str:
         home = Path.home()
     except RuntimeError:  # it is unknown
         return str(path)
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and " " not in str(path) else str(path)
+    # Containers that run as any user have HOME=/, which shortens nothing.
+    is_short = path.is_relative_to(home) and home != Path("/") and " " not in str(path)
+    return f"~/{path.relative_to(home)}" if is_short else str(path)
 
 
 def list_(program: str, args: Sequence[str]) -> int:

@@ -168,12 +168,20 @@ class _Lines:
 
 
 def stop(cluster: Cluster) -> bool:
-    """Stop the process, and record that; False if there was none. Raises ``UserError`` if it cannot be stopped."""
+    """Stop the process, and record that; False if there was none. Raises ``UserError`` if one of them fails."""
+    unrecorded: UserError | None = None
     try:
         # First, because observers of the end of the process must find that it was stopped.
         cluster.update(started=False)
+    except UserError as error:
+        unrecorded = error
     finally:
         was_running = end(cluster)
+    if unrecorded is not None:
+        done = f'cluster "{cluster.name}" {"is stopped" if was_running else "was not running"}'
+        raise UserError(
+            f"{done}, but that is not recorded, and `list` shows it as Failed: {unrecorded}"
+        ) from unrecorded
     return was_running
 
 
