@@ -1,15 +1,26 @@
 // A cluster for a suite: `pilothouse up` as a child process, in memory, on a free port.
 
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdtempSync, rmSync } from "node:fs";
+import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
+
+// A CI service ends a suite with SIGTERM, for example after a timeout, and `node --test` the processes of its files.
+// Without a handler that would be the end of this process alone. With one the handlers of "exit" run, too.
+for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
+  process.once(signal, () => process.exit(128 + constants.signals[signal]));
+}
 
 /** Start a cluster. `flags` are those of `pilothouse up`; PILOTHOUSE names the program, if it is not on the PATH. */
 export async function startCluster(...flags) {
-  const directory = await mkdtemp(join(tmpdir(), "pilothouse-"));
+  const directory = mkdtempSync(join(tmpdir(), "pilothouse-"));
   const kubeconfig = join(directory, "kubeconfig");
   const child = spawn(process.env.PILOTHOUSE ?? "pilothouse", ["up", "--port=0", `--kubeconfig=${kubeconfig}`, ...flags]);
+  const end = () => {
+    child.kill("SIGTERM");
+    rmSync(directory, { recursive: true, force: true });
+  };
+  process.once("exit", end);
   await new Promise((resolve, reject) => {
     let printed = "";
     child.stderr.on("data", (text) => (printed += text));
@@ -22,11 +33,12 @@ export async function startCluster(...flags) {
   });
   return {
     kubeconfig,
+    pid: child.pid,
     async stop() {
       const ended = new Promise((resolve) => child.on("exit", resolve));
-      child.kill("SIGTERM");
+      end();
       await ended;
-      await rm(directory, { recursive: true });
+      process.off("exit", end);
     },
   };
 }

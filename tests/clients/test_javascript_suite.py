@@ -1,10 +1,13 @@
 """The example project in JavaScript passes its own tests, with @kubernetes/client-node from npm."""
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,14 +16,19 @@ from tests.programs import ROOT
 pytestmark = pytest.mark.slow
 
 
+def program(directory: Path) -> str:
+    """A program that runs the pilothouse under test."""
+    path = directory / "pilothouse"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pilothouse "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm on the PATH")
 def test_javascript_suite_passes(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(ROOT / "examples/javascript", project, ignore=shutil.ignore_patterns("node_modules"))
-    program = tmp_path / "pilothouse"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pilothouse "$@"\n')
-    program.chmod(0o755)
-    environment = {**os.environ, "PILOTHOUSE": str(program), "npm_config_cache": str(tmp_path / "cache")}
+    environment = {**os.environ, "PILOTHOUSE": program(tmp_path), "npm_config_cache": str(tmp_path / "cache")}
 
     def npm(*words: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
@@ -32,3 +40,66 @@ def test_javascript_suite_passes(tmp_path: Path) -> None:
     done = npm("test")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"pass 3\b", done.stdout)
+
+
+STARTS = """
+import { startCluster } from "CLUSTER";
+import { test } from "node:test";
+test("waits", async () => {
+  const cluster = await startCluster("--nodes=0");
+  process.stderr.write(`started ${cluster.pid}\\n`);
+  await new Promise((resolve) => setTimeout(resolve, 60_000));
+});
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node on the PATH")
+@pytest.mark.parametrize("words", [("--test",), ()], ids=["node --test", "node"])
+def test_a_suite_that_is_ended_ends_its_cluster(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """As by a CI service after a timeout."""
+    (tmp_path / "waits.test.mjs").write_text(STARTS.replace("CLUSTER", str(ROOT / "examples/javascript/cluster.js")))
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    environment = {**os.environ, "PILOTHOUSE": program(tmp_path), "TMPDIR": str(directory)}
+    with subprocess.Popen(
+        ["node", *words, "waits.test.mjs"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as suite:
+        try:
+            assert suite.stdout is not None
+            started = next(found for line in suite.stdout if (found := re.search(r"started (\d+)", line)))
+            suite.send_signal(signal.SIGTERM)
+            suite.wait(20)
+            deadline = time.monotonic() + 20
+            while Path(f"/proc/{started[1]}").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not Path(f"/proc/{started[1]}").exists()
+            assert list(directory.iterdir()) == []
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(suite.pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node on the PATH")
+def test_a_cluster_that_does_not_start_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "waits.test.mjs").write_text(STARTS.replace("CLUSTER", str(ROOT / "examples/javascript/cluster.js")))
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    for path, error in ((str(tmp_path / "none"), "ENOENT"), ("/bin/false", "pilothouse ended with 1")):
+        done = subprocess.run(
+            ["node", "--test", "waits.test.mjs"],
+            cwd=tmp_path,
+            env={**os.environ, "PILOTHOUSE": path, "TMPDIR": str(directory)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert error in done.stdout
+        assert list(directory.iterdir()) == []

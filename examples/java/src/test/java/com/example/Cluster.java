@@ -20,6 +20,8 @@ final class Cluster implements AutoCloseable {
     var command = new ArrayList<>(List.of(program, "up", "--port=0", "--kubeconfig=" + kubeconfig()));
     command.addAll(List.of(flags));
     process = new ProcessBuilder(command).redirectError(log().toFile()).start();
+    // A CI service ends a suite with SIGTERM, for example after a timeout, and then nothing calls close.
+    Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));
     var printed = process.inputReader();
     for (var line = ""; !line.startsWith("pilothouse is ready"); ) {
       line = printed.readLine();
