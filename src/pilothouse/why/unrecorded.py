@@ -11,6 +11,7 @@ from pilothouse.why.evidence import Evidence, ObjectChange, Reference
 from pilothouse.why.steps import FAULT, TIME, UNKNOWN, Step
 
 _KUBELET = "kubelet"
+_NAMESPACES = "namespace-controller"
 _BY_WHOM = "and by whom is not recorded"
 
 
@@ -28,6 +29,9 @@ async def unrecorded_write(
     if cause.component == _KUBELET and (change.type == "DELETED" or asks_deletion(change)):
         # A kubelet only removes pods that are being deleted.
         return _step(evidence, change.reference, f"was marked for deletion, {_BY_WHOM}")
+    if cause.component == _NAMESPACES and key is not None:
+        # It only acts in namespaces that are being deleted.
+        return _step(evidence, key, f"was marked for deletion, {_BY_WHOM}")
     for trigger in cause.triggers:
         reference = Reference(trigger.resource, trigger.namespace, trigger.name)
         if trigger.type in (RETRY, TIMER) or not trigger.name or not trigger.resource_version:

@@ -25,6 +25,7 @@ from pilothouse.client.history import PATH, recorded_changes
 from pilothouse.client.interceptor import Interceptor, Rule, fail
 from pilothouse.client.patches import strategic_merge_patch
 from pilothouse.env import Env
+from pilothouse.machinery.causes import Cause, Trigger
 from pilothouse.why import Explanation, Reference, ServerEvidence, explain
 from pilothouse.why.logs import DECISIONS, LogEvidence, LogIndex, LogSource, NoServer
 
@@ -112,6 +113,39 @@ async def test_deleted_by_a_user(evidence: LogEvidence) -> None:
     explanation = await explain(evidence, Reference("pods", "default", "crash-5f86f8cdd5-gjbnd"))
     assert explanation.state == "deleted"
     assert root_texts(explanation) == [f"pod/crash-5f86f8cdd5-gjbnd was marked for deletion, {UNKNOWN}"]
+
+
+@pytest.mark.real_loop
+async def test_deleted_with_its_namespace(tmp_path: Path) -> None:
+    """The controller acts only in namespaces that are marked for deletion."""
+
+    def line(second: int, controller: str, key: str, trigger: Trigger, **fields: str) -> bytes:
+        time, agent = f"2026-11-28T20:36:{second:02}Z", f"kube-controller-manager/v1 (linux/amd64)/{controller}"
+        cause = Cause(controller, key, "a decision", (trigger,))
+        values: Any = {"time": time, "code": 200, "user_agent": agent, "cause": cause, "namespace": "n", **fields}
+        return msgspec.json.encode(Line(**values)) + b"\n"
+
+    web = {"group": "apps", "resource": "deployments"}
+    ready = {**web, "verb": "update", "subresource": "status", "name": "web", "uid": "w", "resource_version": "11"}
+    status = {"verb": "update", "resource": "namespaces", "subresource": "status", "name": "n", "uid": "u"}
+    left = {**status, "resource_version": "13"}
+    gone = {**web, "verb": "deletecollection", "resource_version": "14"}
+    lines = (
+        line(1, "deployment-controller", "n/web", Trigger("ADDED", "deployments.apps", "n", "web", "10"), **ready),
+        line(2, "namespace-controller", "n", Trigger("MODIFIED", "namespaces", "", "n", "12"), **left),
+        line(3, "namespace-controller", "n", Trigger("MODIFIED", "namespaces", "", "n", "13"), **gone),
+    )
+    log = tmp_path / "decisions.log"
+    log.write_bytes(b"".join(lines))
+    index = LogIndex(Env())
+    try:
+        await index.read([LogSource(DECISIONS, str(log))], seconds=30)
+        evidence = LogEvidence(NoServer(built_in_discovery()), index)
+        for reference in (Reference("deployments.apps", "n", "web"), Reference("namespaces", "", "n")):
+            explanation = await explain(evidence, reference)
+            assert root_texts(explanation) == [f"namespace/n was marked for deletion, {UNKNOWN}"], text(explanation)
+    finally:
+        index.close()
 
 
 def test_command_without_a_cluster(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
