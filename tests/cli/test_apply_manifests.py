@@ -46,6 +46,19 @@ async def test_objects_that_were_not_checked_within_the_time_are_named(
     ]
 
 
+async def test_each_warning_is_shown_once(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    """By each run, as kubectl does: an object takes several requests, and many objects have the same warning."""
+    objects = [{"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name}} for name in ("a", "b")]
+    manifests = [Manifest("f", item) for item in objects]
+    async with async_plane(env=env, nodes=0, controllers=()) as cluster:
+        for _time in range(2):
+            await apply_all(cluster.client, manifests, limit=100)
+            lines = capsys.readouterr().out.splitlines()
+            assert [line for line in lines if line.startswith("Warning: ")] == [
+                "Warning: v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+            ]
+
+
 async def test_others_are_applied_if_one_is_rejected(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
     documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in ("A", "b", "C")]
     async with async_plane(env=env, nodes=0, controllers=()) as cluster:

@@ -50,8 +50,7 @@ async def apply_all(
     they are not ready within ``limit`` seconds. ``missing_controller`` returns the controller that an object needs and
     that does not run, or "". Raises ``UserError``."""
     applied_objects = []
-    warned = client.with_warning_handler(lambda text: say(warning_text(text)))
-    async for applied_object in applied(warned, manifests):
+    async for applied_object in applied(warned(client, say), manifests):
         applied_objects.append(applied_object)
         say(applied_text(applied_object))
         missing = missing_controller(applied_object)
@@ -188,9 +187,16 @@ def applied_text(applied_object: "AppliedObject") -> str:
     return f"{_title(applied_object)} {applied_object.verb}"
 
 
-def warning_text(text: str) -> str:
-    """A warning of the API server, as kubectl prints it."""
-    return f"Warning: {terminal.escaped(text)}"
+def warned(client: "Client", show: "Callable[[str], None]") -> "Client":
+    """The client, which shows each warning of the API server once, as kubectl does."""
+    shown = set[str]()
+
+    def handle(text: str) -> None:
+        if text not in shown:
+            shown.add(text)
+            show(f"Warning: {terminal.escaped(text)}")
+
+    return client.with_warning_handler(handle)
 
 
 def _title(applied_object: "AppliedObject") -> str:

@@ -83,7 +83,7 @@ class _Session:
         manifests: Sequence[Path],
     ) -> None:
         self._folder = file.parent
-        self._client = client.with_warning_handler(lambda text: _say(apply_manifests.warning_text(text)))
+        self._client = client
         self._kubeconfig = kubeconfig
         # Before the given ones, which take precedence.
         self._args = (
@@ -173,10 +173,11 @@ class _Session:
 
     async def _check_definitions(self, new: OperatorProcess) -> None:
         """Check by a dry run whether the API server admits the definitions, and print which are new or changed."""
+        client = apply_manifests.warned(self._client, _say)
         for definition in new.loaded.definitions:
             name = definition["metadata"]["name"]
             dry = _decoded(
-                await self._client.patch(
+                await client.patch(
                     CUSTOM_RESOURCE_DEFINITIONS.raw,
                     name,
                     apply_patch(definition),
@@ -186,7 +187,7 @@ class _Session:
                 )
             )
             try:
-                now = _decoded(await self._client.get(CUSTOM_RESOURCE_DEFINITIONS.raw, name))
+                now = _decoded(await client.get(CUSTOM_RESOURCE_DEFINITIONS.raw, name))
             except NotFound:
                 _say(f"customresourcedefinitions.apiextensions.k8s.io/{name} created")
                 continue
@@ -196,11 +197,11 @@ class _Session:
 
     async def _apply(self) -> bool:
         """Apply the manifests. Returns whether all were applied; rejected ones are reported."""
-        applied = True
+        applied, client = True, apply_manifests.warned(self._client, _say)
         for path in self._manifests:
             try:
                 for manifest in manifest_files.load(str(path)):
-                    _say(apply_manifests.applied_text(await manifest_files.apply_manifest(self._client, manifest)))
+                    _say(apply_manifests.applied_text(await manifest_files.apply_manifest(client, manifest)))
             except (UserError, OSError) as error:
                 applied = False
                 _say(f"Error: {error}")

@@ -596,7 +596,7 @@ def _load(cluster: Cluster, manifests: "Sequence[manifest_files.Manifest]", limi
         flags = {"kubeconfig": str(cluster.kubeconfig), "master": "", "kube-api-qps": 0.0, "kube-api-burst": 0}
         async with connected(Parsed(flags, (), ()), Env(), "pilothouse-load") as client:
             if not limit:
-                warned = client.with_warning_handler(lambda text: print(apply_manifests.warning_text(text)))
+                warned = apply_manifests.warned(client, print)
                 async for applied_object in apply_manifests.applied(warned, manifests):
                     print(apply_manifests.applied_text(applied_object))
                 return 0
