@@ -118,6 +118,10 @@ async def test_failed_calls(server: Server, connection: RemoteConnection) -> Non
     nobody = connection.channel(Target("127.0.0.1:1", False, "", "", ""))
     with pytest.raises(aio.AioRpcError, match="UNAVAILABLE") as refused:
         await unary(nobody)("x", timeout=10.0)
+    without_file = connection.channel(Target("127.0.0.1:1", True, "/does/not/exist.crt", "", ""))
+    with pytest.raises(aio.AioRpcError, match="/does/not/exist.crt"):
+        await unary(without_file)("x", timeout=10.0)
+    await without_file.close()
     assert "failed to connect" in (refused.value.details() or "").lower(), "a write is repeated only then"
 
 
@@ -129,6 +133,21 @@ async def test_cancelled_call_is_cancelled_at_etcd(server: Server, connection: R
     await is_set(server.cancelled)
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+async def test_closed_connection_fails_its_calls(server: Server, connection: RemoteConnection) -> None:
+    server.handlers.update(Hang=server.hang, Stream=lambda requests, _context: requests)
+    channel, other = connection.channel(server.target), connection.channel(server.target)
+    waiting = asyncio.create_task(unary(channel, "Hang")("x", timeout=60.0))
+    stream = stream_of(channel)
+    await stream.write("a")
+    assert await stream.read() == "a"
+    await is_set(server.hanging)
+    await channel.close(0.1)
+    for broken in (waiting, stream.read(), unary(channel)("text", timeout=10.0)):
+        with pytest.raises(aio.AioRpcError, match="the connection was closed"):
+            await broken
+    assert await unary(other)("text", timeout=10.0) == "TEXT"
 
 
 async def test_stream(server: Server, connection: RemoteConnection) -> None:

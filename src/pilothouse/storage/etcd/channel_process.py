@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket  # to the parent process
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from pilothouse.storage.etcd.channel_messages import (
     Write,
     Written,
 )
-from pilothouse.storage.etcd.grpc_channel import open_channel
+from pilothouse.storage.etcd.grpc_channel import CLOSED, is_being_cancelled, open_channel
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """Maximum size of the messages of a stream that the server has not read yet, but for the last one."""
@@ -59,6 +59,8 @@ class ChannelProcess:
         self.ended = asyncio.Event()
         """Set when the server has closed the socket."""
         self._channels: dict[int, grpc.aio.Channel] = {}
+        self._unusable: dict[int, str] = {}
+        """Channels that could not be created, and why."""
         self._methods: dict[tuple[int, str], Any] = {}
         self._streams: dict[int, _Stream] = {}
         self._calls: dict[int, asyncio.Task[None]] = {}
@@ -80,7 +82,7 @@ class ChannelProcess:
     def _on_frame(self, payload: memoryview) -> None:
         for message in _decode(payload):
             if isinstance(message, Call):
-                self._start(message.id, self._call(message))
+                self._start(message, self._call)
             elif isinstance(message, Taken):
                 self._on_taken(message)
             elif isinstance(message, Write):
@@ -91,16 +93,30 @@ class ChannelProcess:
                     task.cancel()
             elif isinstance(message, OpenStream):
                 self._streams[message.id] = _Stream()
-                self._start(message.id, self._stream(message))
+                self._start(message, self._stream)
             elif isinstance(message, OpenChannel):
-                self._channels[message.channel] = open_channel(message.target)
+                self._open_channel(message)
             else:
                 self._close_channel(message)
 
-    def _start(self, number: int, work: Coroutine[Any, Any, None]) -> None:
-        task = self._calls[number] = asyncio.get_running_loop().create_task(work)
+    def _start(self, message: Call | OpenStream, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        number = message.id
+        if message.channel not in self._channels:
+            self._send(Ended(number, "UNAVAILABLE", self._unusable.get(message.channel, CLOSED)))
+            return
+        task = self._calls[number] = asyncio.get_running_loop().create_task(self._run(message, work))
         # Not in the task: it may be cancelled before its first step.
         task.add_done_callback(partial(self._forget, number))
+
+    async def _run(self, message: Call | OpenStream, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work(message)
+        except grpc.aio.AioRpcError as error:
+            self._send(Ended(message.id, error.code().name, error.details() or ""))
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            self._send(Ended(message.id, "UNAVAILABLE", CLOSED))
 
     def _forget(self, number: int, _ended: "asyncio.Task[None]") -> None:
         del self._calls[number]
@@ -112,8 +128,17 @@ class ChannelProcess:
             stream.unread -= message.size
             stream.taken.set()
 
+    def _open_channel(self, message: OpenChannel) -> None:
+        try:
+            self._channels[message.channel] = open_channel(message.target)
+        except OSError as error:  # a certificate that can't be read
+            self._unusable[message.channel] = str(error)
+
     def _close_channel(self, message: CloseChannel) -> None:
-        channel = self._channels.pop(message.channel)
+        self._unusable.pop(message.channel, None)
+        channel = self._channels.pop(message.channel, None)
+        if channel is None:
+            return
         for key in [key for key in self._methods if key[0] == message.channel]:
             del self._methods[key]
         task = asyncio.get_running_loop().create_task(channel.close(message.grace))
@@ -125,10 +150,7 @@ class ChannelProcess:
         if method is None:
             method = self._channels[call.channel].unary_unary(call.method)
             self._methods[call.channel, call.method] = method
-        try:
-            self._send(Answer(call.id, await method(call.payload, timeout=call.timeout)))
-        except grpc.aio.AioRpcError as error:
-            self._send(_ended(call.id, error))
+        self._send(Answer(call.id, await method(call.payload, timeout=call.timeout)))
 
     async def _stream(self, message: OpenStream) -> None:
         state = self._streams[message.id]
@@ -145,8 +167,6 @@ class ChannelProcess:
                 while state.unread > WINDOW_BYTES:
                     state.taken.clear()
                     await state.taken.wait()
-        except grpc.aio.AioRpcError as error:
-            self._send(_ended(message.id, error))
         finally:
             writing.cancel()
             call.cancel()
@@ -167,10 +187,6 @@ class ChannelProcess:
         unsent, self._unsent = self._unsent, []
         if not self.ended.is_set():
             self.framing.send(_encode(unsent))
-
-
-def _ended(number: int, error: grpc.aio.AioRpcError) -> Ended:
-    return Ended(number, error.code().name, error.details() or "")
 
 
 async def _run(connection: socket.socket) -> None:

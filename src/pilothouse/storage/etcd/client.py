@@ -18,7 +18,13 @@ import grpc.aio
 from pilothouse.env import Log
 from pilothouse.storage.errors import BackendError
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.grpc_channel import Target, open_blocking_channel, open_channel
+from pilothouse.storage.etcd.grpc_channel import (
+    CLOSED,
+    Target,
+    is_being_cancelled,
+    open_blocking_channel,
+    open_channel,
+)
 from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
 from pilothouse.storage.etcd.remote_channel import RemoteConnection
 from pilothouse.storage.store import OnRequest
@@ -35,7 +41,6 @@ _GRACE = 1.0
 """Seconds for responses of a member from which the client switches to another one: it may hang."""
 _KV = "/etcdserverpb.KV/"
 _REQUIRE_LEADER = (("hasleader", "true"),)
-CLOSED = "the connection was closed, since another request had failed"
 
 _log = Log("etcd")
 
@@ -74,13 +79,6 @@ def _was_not_sent(error: EtcdError) -> bool:
 def _may_succeed_elsewhere(error: EtcdError) -> bool:
     """Whether another member may be able to perform the request."""
     return error.code in ("Unavailable", _TIMED_OUT)
-
-
-def is_being_cancelled() -> bool:
-    """Whether a ``CancelledError`` is for this task. gRPC also raises it in tasks that wait for a connection that
-    another request has closed because its member had failed."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _target(endpoint: Endpoint, options: EtcdOptions) -> Target:

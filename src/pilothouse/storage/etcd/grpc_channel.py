@@ -1,5 +1,6 @@
 """Connections of gRPC to members of etcd."""
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -18,6 +19,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.use_local_subchannel_pool", 1),
 )
+CLOSED = "the connection was closed, since another request had failed"
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):
@@ -29,6 +31,13 @@ class Target(msgspec.Struct, frozen=True, array_like=True):
     ca_file: str
     cert_file: str
     key_file: str
+
+
+def is_being_cancelled() -> bool:
+    """Whether a ``CancelledError`` is for this task. gRPC also raises it in tasks that wait for a connection that
+    another request has closed because its member had failed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def open_channel(target: Target) -> Any:
