@@ -119,7 +119,7 @@ async def test_failed_calls(server: Server, connection: RemoteConnection) -> Non
     with pytest.raises(aio.AioRpcError, match="UNAVAILABLE") as refused:
         await unary(nobody)("x", timeout=10.0)
     without_file = connection.channel(Target("127.0.0.1:1", True, "/does/not/exist.crt", "", ""))
-    with pytest.raises(aio.AioRpcError, match="/does/not/exist.crt"):
+    with pytest.raises(aio.AioRpcError, match=r"/does/not/exist\.crt"):
         await unary(without_file)("x", timeout=10.0)
     await without_file.close()
     assert "failed to connect" in (refused.value.details() or "").lower(), "a write is repeated only then"
