@@ -150,6 +150,19 @@ async def test_closed_connection_fails_its_calls(server: Server, connection: Rem
     assert await unary(other)("text", timeout=10.0) == "TEXT"
 
 
+async def test_call_of_a_connection_that_is_closed_at_the_same_time(
+    server: Server, connection: RemoteConnection
+) -> None:
+    """All in one frame: the process starts calls after it has read them."""
+    await unary(connection.channel(server.target))("text", timeout=10.0)
+    channel = connection.channel(server.target)
+    call = asyncio.create_task(unary(channel)("text", timeout=10.0))
+    await asyncio.sleep(0)
+    await channel.close()
+    with pytest.raises(aio.AioRpcError, match="the connection was closed"):
+        await call
+
+
 async def test_stream(server: Server, connection: RemoteConnection) -> None:
     def echo(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
         yield str(dict(context.invocation_metadata())["hasleader"]).encode()

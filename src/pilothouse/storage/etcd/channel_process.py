@@ -51,6 +51,21 @@ class _Stream:
         self.taken = asyncio.Event()
 
 
+class _Channel:
+    """A connection, with the methods that were called."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self._methods: dict[str, Any] = {}
+
+    def unary(self, method: str) -> Any:
+        """The function that calls a method."""
+        function = self._methods.get(method)
+        if function is None:
+            function = self._methods[method] = self.channel.unary_unary(method)
+        return function
+
+
 class ChannelProcess:
     """The connections of one server. ``framing`` is the protocol to it."""
 
@@ -58,10 +73,9 @@ class ChannelProcess:
         self.framing = Framing(self._on_frame, self._on_end)
         self.ended = asyncio.Event()
         """Set when the server has closed the socket."""
-        self._channels: dict[int, grpc.aio.Channel] = {}
+        self._channels: dict[int, _Channel] = {}
         self._unusable: dict[int, str] = {}
         """Channels that could not be created, and why."""
-        self._methods: dict[tuple[int, str], Any] = {}
         self._streams: dict[int, _Stream] = {}
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -74,7 +88,7 @@ class ChannelProcess:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for channel in self._channels.values():
-            await channel.close()
+            await channel.channel.close()
 
     def _on_end(self) -> None:
         self.ended.set()
@@ -99,24 +113,33 @@ class ChannelProcess:
             else:
                 self._close_channel(message)
 
-    def _start(self, message: Call | OpenStream, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    def _start(self, message: Call | OpenStream, work: Callable[[Any, _Channel], Coroutine[Any, Any, None]]) -> None:
         number = message.id
-        if message.channel not in self._channels:
+        # Not in the task: the next message may close it.
+        channel = self._channels.get(message.channel)
+        if channel is None:
             self._send(Ended(number, "UNAVAILABLE", self._unusable.get(message.channel, CLOSED)))
             return
-        task = self._calls[number] = asyncio.get_running_loop().create_task(self._run(message, work))
+        task = self._calls[number] = asyncio.get_running_loop().create_task(self._run(message, channel, work))
         # Not in the task: it may be cancelled before its first step.
         task.add_done_callback(partial(self._forget, number))
 
-    async def _run(self, message: Call | OpenStream, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    async def _run(
+        self, message: Call | OpenStream, channel: _Channel, work: Callable[[Any, _Channel], Coroutine[Any, Any, None]]
+    ) -> None:
         try:
-            await work(message)
+            await work(message, channel)
         except grpc.aio.AioRpcError as error:
             self._send(Ended(message.id, error.code().name, error.details() or ""))
+        except grpc.aio.UsageError:  # the connection was closed before the call began
+            self._send(Ended(message.id, "UNAVAILABLE", CLOSED))
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
             self._send(Ended(message.id, "UNAVAILABLE", CLOSED))
+        except Exception as error:
+            self._send(Ended(message.id, "UNKNOWN", repr(error)))
+            raise
 
     def _forget(self, number: int, _ended: "asyncio.Task[None]") -> None:
         del self._calls[number]
@@ -130,7 +153,7 @@ class ChannelProcess:
 
     def _open_channel(self, message: OpenChannel) -> None:
         try:
-            self._channels[message.channel] = open_channel(message.target)
+            self._channels[message.channel] = _Channel(open_channel(message.target))
         except OSError as error:  # a certificate that can't be read
             self._unusable[message.channel] = str(error)
 
@@ -139,22 +162,16 @@ class ChannelProcess:
         channel = self._channels.pop(message.channel, None)
         if channel is None:
             return
-        for key in [key for key in self._methods if key[0] == message.channel]:
-            del self._methods[key]
-        task = asyncio.get_running_loop().create_task(channel.close(message.grace))
+        task = asyncio.get_running_loop().create_task(channel.channel.close(message.grace))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def _call(self, call: Call) -> None:
-        method = self._methods.get((call.channel, call.method))
-        if method is None:
-            method = self._channels[call.channel].unary_unary(call.method)
-            self._methods[call.channel, call.method] = method
-        self._send(Answer(call.id, await method(call.payload, timeout=call.timeout)))
+    async def _call(self, call: Call, channel: _Channel) -> None:
+        self._send(Answer(call.id, await channel.unary(call.method)(call.payload, timeout=call.timeout)))
 
-    async def _stream(self, message: OpenStream) -> None:
+    async def _stream(self, message: OpenStream, channel: _Channel) -> None:
         state = self._streams[message.id]
-        call: Any = self._channels[message.channel].stream_stream(message.method)(metadata=message.metadata)
+        call: Any = channel.channel.stream_stream(message.method)(metadata=message.metadata)
         writing = asyncio.get_running_loop().create_task(self._write(message.id, state, call))
         try:
             while True:
