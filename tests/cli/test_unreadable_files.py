@@ -54,6 +54,21 @@ def test_the_kubeconfig_of_a_new_context(
     assert contexts.user_kubeconfig("") == tmp_path / "config"
 
 
+@pytest.mark.parametrize("words", ["create cluster", "envtest-assets --dir=x"])
+def test_a_working_directory_that_was_deleted(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a CI service does that cleans its workspace."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    directory = tmp_path / "workspace"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    directory.rmdir()
+    assert main(words.split()) == 1
+    assert capsys.readouterr().err == "Error: the working directory was deleted; change to another one\n"
+    assert main(["list"]) == 0
+
+
 def test_a_data_directory_is_refused_when_it_is_opened(tmp_path: Path) -> None:
     assert restored._origin(str(tmp_path / TOO_LONG)) is None
 

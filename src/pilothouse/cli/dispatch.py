@@ -1,5 +1,6 @@
 """The commands. Each is imported when it is used, so that ``pilothouse --help`` is fast."""
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -131,6 +132,20 @@ def _run(name: str, args: Sequence[str], program: str = "") -> int:
         return _PROGRAMS[name](program or f"pilothouse {name}", args)
     except KeyboardInterrupt:
         return 130
+    except FileNotFoundError:
+        # Every relative path depends on it. Most commands need none, so it is not checked before.
+        if _has_working_directory():
+            raise
+        print("Error: the working directory was deleted; change to another one", file=sys.stderr)
+        return 1
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _version(args: Sequence[str]) -> int:
