@@ -1,7 +1,9 @@
 """Connections of interactive commands: contexts and namespaces of kubeconfigs, and stopped clusters."""
 
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from pilothouse.cli.clusters.cluster import Clusters, Record
 from pilothouse.client import Client
 from pilothouse.client.connect import connect
 from pilothouse.env import Env, loops
+from pilothouse.runtime import api_server
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +101,33 @@ def test_stopped_cluster_is_an_error_at_once(
         assert main([*words.split(), f"--kubeconfig={kubeconfig}"]) == 1
         assert time.monotonic() - began < 5
         assert f'cluster "dev" does not run; {way_out}' in capsys.readouterr().err
+
+
+def test_another_program_on_the_port_of_a_stopped_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(api_server, "WAIT_SECONDS", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        Clusters().create(Record(name="dev", created="2026-01-01T00:00:00Z", port=port, started=True))
+        path = tmp_path / "config"
+        path.write_text(
+            "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "
+            f'clusters: [{{name: c, cluster: {{server: "https://127.0.0.1:{port}"}}}}]}}'
+        )
+
+        def answer() -> None:
+            connection, _address = other.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.0 400 no TLS here\r\n\r\n")
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(answer)
+            assert main(["get", "pods", f"--kubeconfig={path}"]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("Error: failed to wait for apiserver being healthy at ")
+    assert printed.endswith(
+        'right? Another program listens there: cluster "dev", whose port it is, does not run; '
+        "`pilothouse start dev` starts it\n"
+    )

@@ -167,7 +167,11 @@ async def _client(
         user_agent=api_client.default_user_agent(agent),
     )
     try:
-        await wait(client, env, info.server)
+        try:
+            await wait(client, env, info.server)
+        except UserError as error:
+            text = unreachable.with_other_program(str(error), info.endpoint.host, info.endpoint.port)
+            raise UserError(text, error.code) from error
         yield client
     finally:
         await transport.close()
