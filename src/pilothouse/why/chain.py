@@ -335,7 +335,20 @@ class Chain:
         """Whether the controller acts on a field that ``spec_change`` changed."""
         if old is None or new is None:
             return True
-        return bool(relevant_differences(spec_change, old, new, keeps_records=_may_prune_history(change)))
+        changed = relevant_differences(spec_change, old, new, keeps_records=_may_prune_history(change))
+        if change.type == "ADDED" and _had_ordinal(change.reference, spec_change.reference, old):
+            changed = [difference for difference in changed if difference.path != "spec.replicas"]
+        return bool(changed)
+
+
+def _had_ordinal(pod: Reference, owner: Reference, old: Document) -> bool:
+    """Whether a StatefulSet had a pod of this ordinal before it was scaled: its creation replaces that pod."""
+    ordinal = pod.name.removeprefix(f"{owner.name}-")
+    if pod.resource != "pods" or owner.resource != "statefulsets.apps" or not ordinal.isdecimal():
+        return False
+    spec = old.get("spec") or {}
+    start = int((spec.get("ordinals") or {}).get("start") or 0)
+    return start <= int(ordinal) < start + int(spec.get("replicas", 1))
 
 
 def _may_prune_history(change: ObjectChange) -> bool:
