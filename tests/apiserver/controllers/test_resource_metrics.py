@@ -203,7 +203,11 @@ async def test_workload_load_is_shared_by_ready_pods(world: World, meter: Meter)
     await world.delete(f"{PODS}/b", grace=0)
     assert (await used(world))["a"] == "750m"
     await world.merge(f"{APPS}/deployments/web", {"metadata": {"annotations": {LOAD: "many"}}})
+    await world.merge(f"{APPS}/replicasets/web-1", {"metadata": {"annotations": {LOAD: "many"}}})
     assert (await used(world))["a"] == "250m"
+    for path in ("", "/a"):
+        response = await world.admin.request("GET", f"{ROOT}/namespaces/default/pods{path}")
+        assert response.headers["warning"] == f"299 - \"Deployment web: annotation {LOAD}: 'many' is no quantity\""
     await world.merge(f"{APPS}/replicasets/web-1", {"metadata": {"annotations": {LOAD: "1500m"}}})
     assert (await used(world))["a"] == "250m"  # left there from when the Deployment had it
     previous = {**web, "uid": "of-one-before"}

@@ -78,9 +78,14 @@ class ResourceMetrics:
             metrics = self._pod_metrics(info, record, shares)
             if metrics is None:
                 raise errors.not_found(info, f"{call.namespace}/{call.name}")
-            return ObjectResult(200, info, metrics)
+            return ObjectResult(200, info, metrics, tuple(shares.warnings))
         values = [self._pod_metrics(info, record, shares) for record in _selected(core, call, stored)]
-        return ListResult(info, [value for value in values if value is not None], core.store.revision)
+        return ListResult(
+            info,
+            [value for value in values if value is not None],
+            core.store.revision,
+            warnings=tuple(shares.warnings),
+        )
 
     def _pod_metrics(self, info: ResourceInfo, record: Record, shares: "_LoadShares") -> bytes | None:
         pod: Object = msgspec.json.decode(record.value)
@@ -167,6 +172,8 @@ class _LoadShares:
         self._kinds = {(info.api_version, info.kind): info for info in core.table}
         self._tops: dict[str, tuple[str, dict[str, int]]] = {}
         self._ready: dict[str, dict[str, int]] = {}
+        self.warnings: dict[str, None] = {}
+        """The invalid loads, which are ignored."""
 
     def of(self, pod: Object) -> Mapping[str, int]:
         """The shares by resource; empty for a pod without a loaded workload, and for a pod that is not ready."""
@@ -187,18 +194,36 @@ class _LoadShares:
         cached = self._tops.get(owner["uid"])
         if cached is not None:
             return cached
-        top_uid, loads, reference = owner["uid"], dict[str, int](), owner
+        top_uid, top, reference = owner["uid"], None, owner
         for _step in range(_MAX_OWNERS):
             owner_object = self._find_owner(reference, namespace)
             if owner_object is None:
                 break
-            top_uid, loads = reference["uid"], _annotated_loads(owner_object)
+            top_uid, top = reference["uid"], owner_object
             next_reference = _controller(owner_object)
             if next_reference is None:
                 break
             reference = next_reference
+        loads = self._annotated_loads(top) if top is not None else {}
         self._tops[owner["uid"]] = top_uid, loads
         return top_uid, loads
+
+    def _annotated_loads(self, obj: Object) -> dict[str, int]:
+        annotations = obj["metadata"].get("annotations") or {}
+        loads = {}
+        for resource, key in LOADS.items():
+            text = annotations.get(key)
+            if text is None:
+                continue
+            try:
+                quantity = parse_quantity(text)
+            except QuantityError:
+                self.warnings[f"{obj['kind']} {obj['metadata']['name']}: annotation {key}: {text!r} is no quantity"] = (
+                    None
+                )
+                continue
+            loads[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
+        return loads
 
     def _find_owner(self, owner: Object, namespace: str) -> Object | None:
         info = self._kinds.get((owner.get("apiVersion") or "", owner.get("kind") or ""))
@@ -237,15 +262,3 @@ def _is_ready(pod: Object) -> bool:
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
-
-
-def _annotated_loads(obj: Object) -> dict[str, int]:
-    annotations = obj["metadata"].get("annotations") or {}
-    loads = {}
-    for resource, key in LOADS.items():
-        try:
-            quantity = parse_quantity(annotations[key])
-        except (KeyError, QuantityError):
-            continue  # no load, or an invalid one
-        loads[resource] = max(quantity.milli_value if resource == "cpu" else quantity.value, 0)
-    return loads
