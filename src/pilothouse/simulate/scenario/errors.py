@@ -25,6 +25,13 @@ _WORDS = {
     "null": "nothing",
 }
 
+_QUOTE = {
+    ("text", bool): "; write it in quotes: YAML reads n, no and off, y, yes and on as false and true",
+    ("text", int): "; write it in quotes",
+    ("text", float): "; write it in quotes",
+}
+"""What to do about a plain value that YAML does not read as text."""
+
 
 class ScenarioError(ValueError):
     """An invalid scenario. The message has file, line and field, the reason, and the solution."""
@@ -67,7 +74,8 @@ def positioned(
         actual = f", got {_WORDS.get(expected[2], expected[2])}" if expected[2] else ""
         value = _value(document, path)
         named = "a mapping" in wanted and isinstance(value, str) and "name" in field_types.field_names(root, path)
-        message = f"expected {wanted}{actual}{expected[3]}{f'; write {{name: {value[:60]}}}' if named else ''}"
+        hint = f"; write {{name: {value[:60]}}}" if named else _QUOTE.get((wanted, type(value)), "")
+        message = f"expected {wanted}{actual}{expected[3]}{hint}"
     else:
         value = _value(document, path)
         if message.startswith("Invalid enum value"):
