@@ -5,6 +5,9 @@ from typing import Any
 
 from tests.why.cluster import Cluster, roots, texts
 
+from pilothouse.api.apps import DEPLOYMENTS
+from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
+
 
 def _autoscaler(**spec: Any) -> dict[str, Any]:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -76,3 +79,23 @@ async def test_metrics_and_limit(cluster: Cluster) -> None:
     lines = texts(explanation.steps)
     assert any("compares cpu: " in item for item in lines), lines
     assert any("is limited: TooManyReplicas: " in item for item in lines), lines
+
+
+async def test_load_that_was_requested_of_the_workload(cluster: Cluster) -> None:
+    """The autoscaler measures the load, which is the cause unless the autoscaler was changed since."""
+    resources = {"requests": {"cpu": "100m"}}
+    await cluster.deployment(replicas=1, containers=[{"name": "app", "image": "nginx", "resources": resources}])
+    await cluster.create(_autoscaler(maxReplicas=4))
+    await asyncio.sleep(400)
+    load = {"metadata": {"annotations": {"simulated.pilothouse.dev/cpu-load": "1"}}}
+    await cluster.patch(DEPLOYMENTS, "web", load)
+    await asyncio.sleep(60)
+    (root,) = roots(await cluster.why("deployments.apps", "web"))
+    assert root == (
+        'deployment/web changed: metadata.annotations["simulated.pilothouse.dev/cpu-load"] added ("1"), '
+        "by kubernetes-admin with pilothouse-testing"
+    )
+    await cluster.patch(HORIZONTAL_POD_AUTOSCALERS, "web", {"spec": {"maxReplicas": 6}})
+    await asyncio.sleep(60)
+    (root,) = roots(await cluster.why("deployments.apps", "web"))
+    assert root.startswith("horizontalpodautoscaler/web changed: spec.maxReplicas: 4 -> 6")

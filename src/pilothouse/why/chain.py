@@ -28,7 +28,7 @@ from pilothouse.why.changes import (
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.details import details
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_spec_changes
-from pilothouse.why.injected import injected
+from pilothouse.why.injected import injected, load_change
 from pilothouse.why.nearby import nearby
 from pilothouse.why.requests import last_request, relevant_differences
 from pilothouse.why.steps import FAULT, PROGRAM, UNKNOWN, USER, Step
@@ -73,6 +73,8 @@ KEY_RESOURCES = {
 """The resource of a component's keys."""
 
 
+_AUTOSCALER = "horizontal-pod-autoscaler-controller"
+_AUTOSCALERS = "horizontalpodautoscalers.autoscaling"
 _EVICTION = "taint-eviction-controller"
 _UNREACHABLE_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _STATUS_DRIVEN = frozenset({"node-lifecycle-controller"})
@@ -149,6 +151,11 @@ class Chain:
                 target = key_reference(cause)
                 if not step.because and target is not None and target != reference:
                     step.because = await self.injected(target, until=change.revision)
+        if cause is not None and cause.component == _AUTOSCALER and reference.resource != _AUTOSCALERS:
+            # The newer one of the load and the autoscaler's spec.
+            load = await load_change(evidence, reference, until=change.revision)
+            if load is not None and all(int(reason.resource_version or 0) < load.revision for reason in step.because):
+                step.because = [await self.step(load)]
         if not step.because:
             step.because = self._unreachable_fault(cause, change.revision)
         if not step.because and cause is not None and not evidence.has_writes_of_users:

@@ -1,4 +1,5 @@
-"""Faults injected into simulated nodes, by annotations of Nodes and Pods (``docs/nodes.md``)."""
+"""What users request of simulated nodes by annotations (``docs/nodes.md``): faults of Nodes and Pods, and loads of
+workloads."""
 
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, newest_spec_changes
 
@@ -20,6 +21,23 @@ async def injected(evidence: Evidence, reference: Reference, *, until: int = 0) 
         if _fault_annotations(await evidence.before(change)) != _fault_annotations(after):
             return change
     return None
+
+
+async def load_change(evidence: Evidence, workload: Reference, *, until: int) -> ObjectChange | None:
+    """The last change of the load on a workload before the revision ``until``; None if it had none, or was created with
+    it."""
+    changes = [change for change in await evidence.changes(workload) if change.revision < until]
+    for change in reversed(newest_spec_changes(evidence, changes)):
+        if change.type != "MODIFIED":
+            return None
+        if _loads(await evidence.before(change)) != _loads(await evidence.after(change)):
+            return change
+    return None
+
+
+def _loads(document: Document | None) -> list[str | None]:
+    annotations = ((document or {}).get("metadata") or {}).get("annotations") or {}
+    return [annotations.get(f"{_PREFIX}{resource}-load") for resource in ("cpu", "memory")]
 
 
 def _fault_annotations(document: Document | None) -> dict[str, str]:
