@@ -21,6 +21,7 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.handler_chain import HandlerChain
 from pilothouse.apiserver.request_bodies import BodyReader, has_body
 from pilothouse.apiserver.request_info import split_target
+from pilothouse.apiserver.request_timeouts import RequestTimeouts
 from pilothouse.apiserver.serializers.json import ChunkedResponse, cut, failure
 from pilothouse.apiserver.transport import Batches
 from pilothouse.env import Env, TaskGroup
@@ -60,6 +61,7 @@ class Application:
         self._env = env
         self._handler_chain = handler_chain
         self._bodies = BodyReader()
+        self._timeouts = RequestTimeouts(REQUEST_SECONDS)
         self._unsent = Budget(UNSENT_BYTES, _BUDGET_SECONDS)
         self._streams: dict[int, Stream] = {}
         self._stream_count = 0
@@ -129,11 +131,15 @@ class Application:
         body = (
             partial(self._bodies.read, request.headers, receive) if has_body(request.method, request.headers) else None
         )
+        seconds = _allowed_seconds(request)
+        response = self._handler_chain.handle(
+            request, _certificate(scope), body, partial(mark_authenticated, scope), _remote(scope)
+        )
         try:
-            async with asyncio.timeout(_allowed_seconds(request)):
-                return await self._handler_chain.handle(
-                    request, _certificate(scope), body, partial(mark_authenticated, scope), _remote(scope)
-                )
+            if seconds == REQUEST_SECONDS:
+                return await self._timeouts.limit(response)
+            async with asyncio.timeout(seconds):
+                return await response
         except TimeoutError:
             # The audit has recorded it as cancelled.
             self._handler_chain.terminated(request, 504)
