@@ -11,6 +11,7 @@ from pilothouse.storage.etcd import follower as module
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import EtcdClient, EtcdError
 from pilothouse.storage.etcd.follower import Follower
+from pilothouse.storage.etcd.transactions import OwnEvent, OwnPair
 
 
 class Stream:
@@ -20,9 +21,9 @@ class Stream:
         self.responses: asyncio.Queue[Any] = asyncio.Queue()
         self.reads = 0
 
-    def send(self, *revisions: int) -> None:
-        """One response with an event of each revision; without any, how far etcd is."""
-        response = messages.WatchResponse()
+    def send(self, *revisions: int, fragment: bool = False) -> None:
+        """One response with an event of each revision."""
+        response = messages.WatchResponse(fragment=fragment)
         for revision in revisions:
             event = response.events.add()
             event.kv.key, event.kv.mod_revision = b"/t/a", revision
@@ -78,6 +79,16 @@ class Received:
         if revision:
             self.found.append(revision)
 
+    def own(self, *revisions: int) -> None:
+        """A transaction of this server has got that revision, once for each of its keys."""
+        events = [OwnEvent(messages.PUT, OwnPair(b"/t/a", b"", revision)) for revision in revisions]
+        self.follower.add_own_events(revisions[0], events)
+
+
+def _revisions(found: list[Any]) -> list[int]:
+    """Those of all delivered events."""
+    return [revision for part in found if isinstance(part, list) for revision in part]
+
 
 async def _ended(received: Received) -> list[Any]:
     with pytest.raises(EtcdError, match="the watch has ended"):
@@ -130,7 +141,7 @@ async def test_events_are_batched_for_many_watchers(env: Env, watchers: int, bat
     ("pending", "expected"),
     [
         pytest.param(3, [[2], [3], [4], [5]], id="few writes are reported immediately"),
-        pytest.param(4, [[2, 3, 4], [5]], id="most of them have arrived"),
+        pytest.param(4, [[2, 3], [4, 5]], id="many of them have arrived"),
         pytest.param(100, [[2, 3, 4, 5]], id="the delay has passed"),
     ],
 )
@@ -145,6 +156,68 @@ async def test_reports_of_own_writes_are_batched(env: Env, pending: int, expecte
     received.stream.end()
     await following
     assert result == expected
+
+
+async def test_own_events_do_not_wait_for_the_watch(env: Env) -> None:
+    received = Received()
+    following = asyncio.ensure_future(_ended(received))
+    await asyncio.sleep(0.1)
+    received.own(2)
+    received.own(3)
+    await asyncio.sleep(0.1)
+    assert _revisions(received.found) == [2, 3]
+    received.stream.send(2)
+    received.stream.send(3, 4)
+    received.stream.end()
+    assert _revisions(await following) == [2, 3, 4], "each once"
+
+
+async def test_own_events_follow_everything_before_them(env: Env) -> None:
+    """Another server has written revision 3; 6 concerns nothing below the root, which the watch does not say."""
+    received = Received()
+    following = asyncio.ensure_future(_ended(received))
+    await asyncio.sleep(0.1)
+    for revision in (5, 4, 7, 2):
+        received.own(revision)
+        await asyncio.sleep(0.1)
+    assert _revisions(received.found) == [2]
+    received.stream.send(3)
+    await asyncio.sleep(0.1)
+    assert _revisions(received.found) == [2, 3, 4, 5]
+    received.stream.progress(6)
+    await asyncio.sleep(0.1)
+    assert _revisions(received.found) == [2, 3, 4, 5, 7]
+    received.own(9)
+    received.stream.send(4, 5, 7, 8, 9)
+    received.stream.end()
+    assert _revisions(await following) == [2, 3, 4, 5, 7, 8, 9]
+
+
+async def test_own_events_between_fragments(env: Env) -> None:
+    """Of a revision of several keys, of which the watch has sent a part."""
+    received = Received()
+    following = asyncio.ensure_future(_ended(received))
+    await asyncio.sleep(0.1)
+    received.stream.send(2, 2, fragment=True)
+    await asyncio.sleep(0.1)
+    received.own(2, 2, 2)
+    await asyncio.sleep(0.1)
+    assert _revisions(received.found) == [2, 2, 2]
+    received.stream.send(2)
+    received.stream.send(3)
+    received.stream.end()
+    assert _revisions(await following) == [2, 2, 2, 3]
+
+
+async def test_own_events_without_a_stream_are_left_to_the_next_one(env: Env) -> None:
+    received = Received()
+    received.own(2)
+    received.stream.end()
+    await _ended(received)
+    received.own(2)
+    received.stream.send(2)
+    received.stream.end()
+    assert _revisions(await _ended(received)) == [2]
 
 
 async def test_read_ahead_is_bounded(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,16 @@
 If a stream breaks it is resumed at its last revision, on the next member. If that was compacted in the meantime,
 ``Stale`` is raised.
 
+A server's own writes need no report: etcd's response has their revision. If everything before it was read, the events
+of a write are delivered immediately, and skipped when the watch reports them.
+
 etcd reports each change separately. With many watchers, waking all of them for each change would be the largest cost,
 so changes that arrive within a moment are delivered together. The same holds for requests that wait for their own
-writes: answered one by one, each costs a turn of the event loop and two changes of threads (at gRPC's), which is a
-third of a create.
+writes: answered one by one, each costs a turn of the event loop.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,7 +30,7 @@ _WATCHER_SECONDS = 50e-6
 the changes, whether one event or several."""
 _MIN_PAUSE = 0.001
 _MAX_PAUSE = 0.01
-_SHARE_OF_WRITES, _MIN_WRITES, _MAX_DELAY = 0.7, 4, 0.006
+_SHARE_OF_WRITES, _MIN_WRITES, _MAX_DELAY = 0.4, 4, 0.006
 """While that many own writes wait to be reported, events are delivered when that share of them has arrived, or the
 oldest event after that many seconds."""
 _MAX_WAITING = 10_000
@@ -66,6 +69,10 @@ class Follower:
         """Events that were read and not received yet."""
         self._progress = 0
         """The revision up to which they are everything."""
+        self._read_revision = math.inf
+        """The revision up to which everything was read; infinite without a stream."""
+        self._own_events: dict[float, list[Any]] = {}
+        """Those of this server's transactions, by revision, until everything before them was read."""
         self._changed = asyncio.Event()
         """Set if there is something to deliver, or the stream has ended."""
         self._delay: asyncio.TimerHandle | None = None
@@ -78,6 +85,7 @@ class Follower:
         (``Stale``)."""
         stream = self._client.watch()
         self._waiting, self._progress = [], 0
+        self._read_revision, self._own_events = revision, {}
         reading = asyncio.ensure_future(self._read(stream, revision))
         reading.add_done_callback(self._read_ended)
         try:
@@ -89,7 +97,7 @@ class Follower:
                 raise
             raise EtcdError("Unavailable", CLOSED) from None
         finally:
-            self._stream = None
+            self._stream, self._read_revision = None, math.inf
             self._end_delay()
             reading.cancel()
             stream.cancel()
@@ -111,6 +119,29 @@ class Follower:
             self._changed.set()
         elif self._delay is None:
             self._delay = loop.call_later(_MAX_DELAY, self._changed.set)
+
+    def add_own_events(self, revision: int, events: list[Any]) -> None:
+        """Deliver the events of a transaction of this server, to which etcd has given that revision, without waiting
+        for the watch to report them: possible as soon as everything before that revision was read."""
+        if revision > self._read_revision:
+            self._own_events[revision] = events
+            self._take_own_events(asyncio.get_running_loop())
+
+    def _take_own_events(self, loop: asyncio.AbstractEventLoop) -> None:
+        before = self._read_revision
+        while (events := self._own_events.pop(self._read_revision + 1, None)) is not None:
+            self._read_revision += 1
+            self._waiting += events
+        if self._read_revision > before:
+            self.last_event = loop.time()
+            self._progress = 0
+            self._deliver_soon(loop)
+
+    def _has_read(self, revision: float) -> None:
+        self._read_revision = max(self._read_revision, revision)
+        if self._own_events:
+            for read in [own for own in self._own_events if own <= self._read_revision]:
+                del self._own_events[read]
 
     async def _deliver(self, reading: "asyncio.Task[None]") -> None:
         """Deliver what was read, until reading fails; raises that error."""
@@ -162,17 +193,24 @@ class Follower:
                 self.last_event = loop.time()
                 fragments += response.events
                 if not response.fragment:
-                    self._waiting += fragments
-                    self._progress = 0
+                    # Some may be those of ``add_own_events``.
+                    new = [event for event in fragments if event.kv.mod_revision > self._read_revision]
+                    self._has_read(fragments[-1].kv.mod_revision)
                     fragments = []
-                    self._deliver_soon(loop)
+                    if new:
+                        self._waiting += new
+                        self._progress = 0
+                        self._deliver_soon(loop)
+                    self._take_own_events(loop)
                     while len(self._waiting) > _MAX_WAITING:
                         self._received.clear()
                         await self._received.wait()
             elif not fragments:
                 self._progress_requested_at = -1.0
-                self._progress = response.header.revision
+                self._has_read(response.header.revision)
+                self._progress = max(self._progress, response.header.revision)
                 self._changed.set()
+                self._take_own_events(loop)
 
     async def request_progress(self) -> None:
         """Request a progress notification of etcd (``RequestWatchProgress``); the response is ``advance``."""

@@ -439,10 +439,15 @@ class EtcdStore(Store):
                 for write in writes
             ],
         )
+        # Deletions of missing keys change nothing, and the revision of the response is an earlier one's.
+        has_effect = primary.data is not None or primary.expected > 0
         kind = primary.staged.change.type
         operation = "create" if kind == "ADDED" else "update" if kind == "MODIFIED" else "delete"
         response = await self.client.txn(request, operation=operation, kind=primary.staged.resource)
-        await self._wait_for_revision(response.header.revision, has_event=response.succeeded)
+        revision = response.header.revision
+        if response.succeeded and has_effect:
+            self._follower.add_own_events(revision, transaction.events(revision))
+        await self._wait_for_revision(revision, has_event=response.succeeded)
         if response.succeeded:
             return None
         # It may concern a key that was staged with the write; then that can be retried.
@@ -652,7 +657,8 @@ class EtcdStore(Store):
                 versioned_value = self.values.codec.with_revision(old.value, old.revision, revision)
         if write is not None or deleted:
             self.values.unreadable.pop(key, None)
-        record = None if deleted else Record(key, versioned_value, revision, pair.create_revision)
+        created = pair.create_revision or (revision if old is None else old.created)
+        record = None if deleted else Record(key, versioned_value, revision, created)
         if staged is None or change is None:
             staged = Staged(Change(revision, key, "MODIFIED", versioned_value, old), record, key[: resource_end(key)])
             change = staged.change

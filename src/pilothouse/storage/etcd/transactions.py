@@ -2,7 +2,10 @@
 
 import asyncio
 
+import msgspec
+
 from pilothouse.storage.errors import StoreError
+from pilothouse.storage.etcd import messages
 from pilothouse.storage.records import Staged
 
 
@@ -29,6 +32,22 @@ class Write:
         return 0 if record is None else record.revision
 
 
+class OwnPair(msgspec.Struct, frozen=True):
+    """The part of etcd's ``KeyValue`` that a server knows of its own write. Without the revision of the creation."""
+
+    key: bytes
+    value: bytes
+    mod_revision: int
+    create_revision: int = 0
+
+
+class OwnEvent(msgspec.Struct, frozen=True):
+    """etcd's ``Event`` about it."""
+
+    type: int
+    kv: OwnPair
+
+
 class Transaction:
     """All writes of one call of ``stage``: a write, and those that its hooks have staged. They become visible
     atomically, under one revision."""
@@ -46,6 +65,16 @@ class Transaction:
         """A transaction that was staged in the same step: without it, this one must not be carried out."""
         self.task: asyncio.Task[StoreError | None] | None = None
         """The task that carries it out; its result is the error."""
+
+    def events(self, revision: int) -> list[OwnEvent]:
+        """Those that etcd reports of it, if it has given it that revision."""
+        return [
+            OwnEvent(
+                messages.DELETE if write.data is None else messages.PUT,
+                OwnPair(write.etcd_key, write.data or b"", revision),
+            )
+            for write in self.writes
+        ]
 
     def has(self, key: str) -> bool:
         """Whether it writes that key."""
