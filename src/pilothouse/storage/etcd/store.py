@@ -1,9 +1,9 @@
 """``EtcdStore``: a store whose state is in etcd, and that other servers write as well.
 
-Everything is kept in memory, as in the other stores, and updated by one watch: the visible state changes when etcd
-reports it, including this server's own writes. ``stage`` checks a write against the cache; ``commit`` has etcd check it
-again, with upstream's compare (the mod revision of the key), and returns when the watch has reported it. If another
-server wrote first, ``commit`` raises ``Mismatch``, and the cache is up to date.
+Everything is kept in memory, as in the other stores, and changes in the order of etcd's revisions: by one watch, and by
+this server's own writes when etcd has answered and nothing before them is missing. ``stage`` checks a write against the
+cache; ``commit`` has etcd check it again, with upstream's compare (the mod revision of the key), and returns when it is
+visible. If another server wrote first, ``commit`` raises ``Mismatch``, and the cache is up to date.
 
 Until it is committed a write has a provisional revision, larger than any of etcd; then it gets etcd's own.
 """
@@ -203,7 +203,7 @@ class EtcdStore(Store):
         self._newest_of[key] = transaction
 
     async def commit(self, staged: Staged) -> None:
-        """Return once etcd has stored the write, and the watch has reported it.
+        """Return once etcd has stored the write, and it is visible here.
 
         Raises ``Mismatch`` if another server wrote first, ``StoreUnavailable`` if etcd does not respond or accepts no
         writes; then the result of the write is unknown until the next response.
