@@ -36,6 +36,7 @@ from pilothouse.storage.etcd.grpc_channel import CLOSED, is_being_cancelled, ope
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """Maximum size of the messages of a stream that the server has not read yet, but for the last one."""
+_PAUSE_SECONDS = 0.002
 _INPUT = 0
 _decode = msgspec.msgpack.Decoder(list[ToConnection]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -80,6 +81,9 @@ class ChannelProcess:
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._unsent: list[FromConnection] = []
+        self._is_sending = False
+        self._sent_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     async def close(self) -> None:
         """End all calls, and close the connections."""
@@ -179,7 +183,7 @@ class ChannelProcess:
                 if payload is grpc.aio.EOF:
                     self._send(Ended(message.id, "OK", ""))
                     return
-                self._send(Received(message.id, payload))
+                self._send_soon(Received(message.id, payload))
                 state.unread += len(payload)
                 while state.unread > WINDOW_BYTES:
                     state.taken.clear()
@@ -196,13 +200,30 @@ class ChannelProcess:
                 self._send(Written(number))
 
     def _send(self, message: FromConnection) -> None:
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(message)
+        if not self._is_sending:
+            self._is_sending = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _send_soon(self, message: Received) -> None:
+        """With the next response, or after a pause: messages of a stream are read one by one, and each frame wakes the
+        server. The first one after a pause is sent immediately."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._sent_at + _PAUSE_SECONDS:
+            self._send(message)
+            return
+        self._unsent.append(message)
+        if not self._is_sending and self._timer is None:
+            self._timer = loop.call_later(_PAUSE_SECONDS, self._flush)
 
     def _flush(self) -> None:
+        self._is_sending = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._sent_at = asyncio.get_running_loop().time()
         unsent, self._unsent = self._unsent, []
-        if not self.ended.is_set():
+        if unsent and not self.ended.is_set():
             self.framing.send(_encode(unsent))
 
 
