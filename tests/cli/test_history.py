@@ -37,6 +37,7 @@ from pilothouse.testing import AsyncCluster, async_plane
 from pilothouse.why import Reference
 
 ROLLOUTS = 4
+RBAC = "rbac.authorization.k8s.io/v1"
 
 
 def deployment(replicas: int, image: str) -> dict[str, Any]:
@@ -227,6 +228,39 @@ def test_objects_as_they_were(kubeconfig: str, tmp_path: Path) -> None:
     assert header.split() == ["NAMESPACE", "NAME", "DATA", "AGE"]
     assert [row.split()[:3] for row in rows if "settings" in row] == [["default", "settings", "1"]]
     assert pilothouse("get", "cm", "-o=name", "--at=0s").stdout == "configmaps/settings\n"
+
+
+def _grant(kubeconfig: str, user: str) -> None:
+    """Let a user read the ConfigMaps of the namespace default, and nothing elsewhere."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "reader"}, "rules": [rule]}
+    binding = {
+        "apiVersion": RBAC,
+        "kind": "RoleBinding",
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+
+    async def create() -> None:
+        transport = connect(Env(), kubeconfig=kubeconfig)
+        client = Client(transport, Env())
+        for plural, document in (("roles", role), ("rolebindings", binding)):
+            body = json.dumps(document).encode()
+            await client.request("POST", f"/apis/{RBAC}/namespaces/default/{plural}", body=body)
+        await transport.close()
+
+    loops.run(create())
+
+
+def test_objects_as_they_were_for_a_user_of_one_namespace(
+    server: EmbeddedServer, kubeconfig: str, tmp_path: Path
+) -> None:
+    _grant(kubeconfig, "dora")
+    versions = _events(run_pilothouse(tmp_path, "history", "cm/settings", "-o=json", f"--kubeconfig={kubeconfig}"))
+    words = ["get", "cm", "-o=name", f"--at={versions[0]['resourceVersion']}"]
+    done = run_pilothouse(tmp_path, *words, f"--kubeconfig={server.kubeconfig('dora')}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "configmaps/settings\n", "")
 
 
 def test_user_writes(kubeconfig: str, tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ async def _run(parsed: Parsed) -> int:
         )
         try:
             if parsed["at"]:
-                await _check_reached(client, kinds[0], query["resourceVersion"])
+                namespace = request.namespace(kinds[0], own)
+                await _check_reached(client, kinds[0], namespace, query["resourceVersion"])
             await _print(client, kinds, own, request)
         except ApiError as error:
             raise UserError(str(error)) from error
@@ -169,10 +170,10 @@ def _kinds(discovery: Discovery, text: str, name: str) -> list[Kind[Any]]:
     return kinds
 
 
-async def _check_reached(client: Client, kind: Kind[Any], revision: str) -> None:
+async def _check_reached(client: Client, kind: Kind[Any], namespace: str, revision: str) -> None:
     """Raises ``UserError`` for a future resourceVersion: an API server would wait for it, and then return an error that
-    clients retry."""
-    newest = (await client.list(kind.raw, limit=1)).metadata.resource_version
+    clients retry. Only lists what the command lists: a user may have no rights in other namespaces."""
+    newest = (await client.list(kind.raw, namespace, limit=1)).metadata.resource_version
     if newest.isdigit() and int(newest) < int(revision):
         raise UserError(f"the API server is at resourceVersion {newest}, before {revision}", code=2)
 
