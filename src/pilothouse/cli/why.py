@@ -33,7 +33,16 @@ from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.flags import BOOL, DURATION, STRING, STRINGS, Flag, FlagSet, Parsed
 from pilothouse.machinery.times import parse_time
-from pilothouse.why import NOT_FOUND, Evidence, Explanation, Reference, ServerEvidence, explain, text_lines
+from pilothouse.why import (
+    NOT_FOUND,
+    UNREADABLE,
+    Evidence,
+    Explanation,
+    Reference,
+    ServerEvidence,
+    explain,
+    text_lines,
+)
 from pilothouse.why.names import names_alike, namespaces_with
 
 if TYPE_CHECKING:
@@ -142,7 +151,7 @@ async def _run(parsed: Parsed) -> int:
             raise UserError(str(error)) from error
     _print(parsed, explanation)
     if explanation.state != NOT_FOUND:
-        return 0
+        return int(explanation.state == UNREADABLE)
     for line in not_found_lines(reference, info.title, similar, elsewhere, age=age):
         print(escaped(line), file=sys.stderr)
     return 1

@@ -127,6 +127,10 @@ class StoreEvidence:
             return []
         return [msgspec.json.decode(record.value) for record in page.records]
 
+    def is_unreadable(self, reference: Reference) -> bool:
+        """Always false: the store has every object."""
+        return False
+
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events about an object, oldest first."""
         kind = self.kind_of(reference.resource)

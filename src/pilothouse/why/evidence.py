@@ -140,6 +140,11 @@ class Evidence(Protocol):
         """The first ``MAX_OBJECTS`` of a namespace, or of the cluster, now or at a revision."""
         ...
 
+    def is_unreadable(self, reference: Reference) -> bool:
+        """Whether reading the object failed, for example because the user lacks the permission: it may exist. Without
+        a name: whether listing the resource failed."""
+        ...
+
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events that regard an object, oldest first."""
         ...
@@ -180,6 +185,7 @@ class ServerEvidence:
         self._changes: dict[tuple[str, str, str], list[ObjectChange]] = {}
         self._objects: dict[tuple[Reference, int], Document | None] = {}
         self._lists: dict[tuple[str, str, int], list[Document]] = {}
+        self._unreadable: set[Reference] = set()
         self._events: dict[str, Sequence[Event]] = {}
         self._has_origins = True
         self._compacted_up_to = 0
@@ -328,6 +334,8 @@ class ServerEvidence:
                 self.unseen["states of versions that this API server has not reached"] = None
                 return None
             self.unseen[f"earlier states of {reference.resource}: {error}"] = None
+            if revision == self._at:
+                self._unreadable.add(reference)
             return None
         return msgspec.json.decode(result.items[0]) if result.items else None
 
@@ -344,6 +352,7 @@ class ServerEvidence:
             return None
         except ApiError as error:
             self.unseen[f"{reference.resource} {reference.name}: {error}"] = None
+            self._unreadable.add(reference)
             return None
         document: Document = msgspec.json.decode(raw)
         return document
@@ -372,10 +381,15 @@ class ServerEvidence:
             return []
         except ApiError as error:
             self.unseen[f"{resource}: {error}"] = None
+            self._unreadable.add(Reference(resource, namespace, ""))
             return []
         if result.metadata.continue_:
             self.unseen[f"{resource} beyond the first {MAX_OBJECTS}"] = None
         return [msgspec.json.decode(item) for item in result.items]
+
+    def is_unreadable(self, reference: Reference) -> bool:
+        """Whether reading the object, or without a name listing the resource, failed."""
+        return reference in self._unreadable
 
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events that regard an object, oldest first."""

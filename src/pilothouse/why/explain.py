@@ -33,6 +33,8 @@ async def finding(view: View) -> Finding:
     """The result of the first check that applies; otherwise the object is as desired."""
     if not view.evidence.has_objects:
         return await recorded.recorded(view)
+    if view.is_unreadable:
+        return await lifetime.unreadable(view)
     if view.now is None:
         return await lifetime.deleted(view)
     for check in (*CHECKS[""], *CHECKS.get(view.reference.resource, DEFAULT_CHECKS)):

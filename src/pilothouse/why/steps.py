@@ -22,6 +22,8 @@ _TIME = re.compile(r'(?<!")\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z')
 
 NOT_FOUND = "not found"
 """The state of an object that does not exist and has no recorded change."""
+UNREADABLE = "not known: it can't be read"
+"""The state of an object whose read failed, for example because the user lacks the permission."""
 AS_DESIRED = "as desired"
 NO_CONDITION = "not known: its status has no conditions"
 """The state of an object with a spec whose controller reports a status without conditions."""

@@ -73,6 +73,11 @@ class View:
         """The uid of the existing object; empty if there is none."""
         return str(self.metadata.get("uid") or "")
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it is not known if the object exists, since it could not be read."""
+        return self.now is None and self.evidence.is_unreadable(self.reference)
+
     def condition(self, type_: str) -> dict[str, Any]:
         """A condition of the object; empty if it has none of that type."""
         return condition(self.now, type_)

@@ -94,6 +94,10 @@ class LogEvidence:
         """The first ``MAX_OBJECTS`` of a namespace, or of the cluster, now or at a position."""
         return await self._server.objects(resource, namespace, revision=version_before(revision) if revision else 0)
 
+    def is_unreadable(self, reference: Reference) -> bool:
+        """Whether reading the object, or without a name listing the resource, failed."""
+        return self._server.is_unreadable(reference)
+
     async def events(self, reference: Reference, uid: str = "") -> list[Event]:
         """The events that regard an object, oldest first."""
         return await self._server.events(reference, uid)

@@ -51,6 +51,10 @@ class NoServer:
         """None."""
         return []
 
+    def is_unreadable(self, reference: Reference) -> bool:
+        """Always false: see ``has_objects``."""
+        return False
+
     async def object_at(self, reference: Reference, revision: int) -> Document | None:
         """None."""
         return None

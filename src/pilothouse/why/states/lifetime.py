@@ -9,7 +9,7 @@ from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.evidence import ObjectChange, newest_spec_changes
 from pilothouse.why.requests import is_binding, last_request
-from pilothouse.why.steps import NOT_FOUND, UNKNOWN, Step, tree_lines
+from pilothouse.why.steps import NOT_FOUND, UNKNOWN, UNREADABLE, Step, tree_lines
 from pilothouse.why.view import Finding, View
 
 
@@ -27,6 +27,16 @@ async def deleted(view: View) -> Finding:
         step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
         return Finding(NOT_FOUND, (step,))
     return Finding("deleted", (await deletion(view, changes, deletion_change),))
+
+
+async def unreadable(view: View) -> Finding:
+    """An object whose read failed: its deletion, if that is recorded, otherwise its last recorded change."""
+    changes = await view.changes()
+    if changes and changes[-1].type == "DELETED":
+        return await deleted(view)
+    last = tree_lines(await view.chain.step(changes[-1])) if changes else []
+    step = view.step("can't be read", root=UNKNOWN, table=["recorded last:", *last] if last else [])
+    return Finding(UNREADABLE, (step,))
 
 
 async def deletion(view: View, changes: list[ObjectChange], deletion_change: ObjectChange) -> Step:

@@ -5,7 +5,7 @@ from typing import Any
 from pilothouse.why.changes import summary
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.containers import Failure, container_lines, failures
-from pilothouse.why.steps import FAULT, STATE, Step
+from pilothouse.why.steps import FAULT, STATE, UNREADABLE, Step
 from pilothouse.why.view import Finding, View
 
 _MAX_FAILURES = 3
@@ -81,10 +81,15 @@ async def missing_object(view: View, text: str) -> Step | None:
             name = rest.partition('"')[0]
             if separator and name and "not found" in rest:
                 other = await view.read(plural, name)
-                if other.now is not None:
+                if other.now is not None or await _may_exist(other):
                     return None
                 return await _missing_object_step(view, other)
     return None
+
+
+async def _may_exist(view: View) -> bool:
+    """Whether an object could not be read, and no deletion of it is recorded."""
+    return view.is_unreadable and (await lifetime.unreadable(view)).state == UNREADABLE
 
 
 async def _missing_object_step(view: View, other: View) -> Step | None:
@@ -114,6 +119,8 @@ async def was_ready(view: View) -> bool:
 async def _node_step(view: View) -> Step | None:
     name = view.spec["nodeName"]
     node = await view.read("nodes", name, namespace="")
+    if await _may_exist(node):
+        return await _unreadable_node_step(view, node)
     if node.now is None:
         finding = await node.finding()
         return view.step(f"is bound to node {name}, which is gone", because=list(finding.steps))
@@ -121,6 +128,15 @@ async def _node_step(view: View) -> Step | None:
         return None
     finding = await node.finding()
     return view.step(f"is on node {name}, which is not ready", because=list(finding.steps))
+
+
+async def _unreadable_node_step(view: View, node: View) -> Step | None:
+    """Only the node lifecycle controller sets Ready to False while the containers are ready (v1.36
+    ``pkg/controller/util/node``, ``MarkPodsNotReady``)."""
+    if view.condition("ContainersReady").get("status") != "True" or _missing_gates(view):
+        return None
+    text = f"is on node {node.reference.name}, which is probably not ready: the containers of the pod are"
+    return view.step(text, because=list((await node.finding()).steps))
 
 
 async def _volume_step(view: View) -> Step | None:
@@ -172,12 +188,16 @@ async def _probe_step(view: View) -> Step | None:
 
 
 async def _readiness_gates_step(view: View) -> Step | None:
-    gates = [gate.get("conditionType", "") for gate in view.spec.get("readinessGates") or ()]
-    missing = [gate for gate in gates if view.condition(gate).get("status") != "True"]
+    missing = _missing_gates(view)
     if not missing:
         return None
     statuses = "; ".join(f"{gate} is {view.condition(gate).get('status') or 'not set'}" for gate in missing)
     return view.step(f"runs, but waits for its readiness gates, which another program sets: {statuses}", root=STATE)
+
+
+def _missing_gates(view: View) -> list[str]:
+    gates = [gate.get("conditionType", "") for gate in view.spec.get("readinessGates") or ()]
+    return [gate for gate in gates if view.condition(gate).get("status") != "True"]
 
 
 async def _starting_step(view: View) -> Step:

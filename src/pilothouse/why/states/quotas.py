@@ -36,6 +36,8 @@ async def exceeded_quota(view: View, message: str, name: str) -> list[Step]:
     """The causes of a quota's rejection of a pod of ``view``: users with pods created since its last pod fitted, or the
     last change of the quota. If the quota would not reject it now, the retry that ``view``'s controller waits for."""
     quota = await view.read("resourcequotas", name)
+    if quota.is_unreadable:
+        return list((await quota.finding()).steps)
     if quota.now is None:
         gone = list((await quota.finding()).steps)
         return [_retry(view, f"{quota.title} is gone", gone)]

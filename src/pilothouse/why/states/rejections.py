@@ -3,6 +3,7 @@
 import re
 
 from pilothouse.api.core import Event
+from pilothouse.why.evidence import Reference
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.pods import missing_object
 from pilothouse.why.states.quotas import exceeded_quota
@@ -81,7 +82,9 @@ async def _webhook(view: View, name: str) -> list[Step]:
         for document in await view.evidence.objects(resource, ""):
             if any(hook.get("name") == name for hook in document.get("webhooks") or ()):
                 return await _last_change_of(view, resource, document["metadata"]["name"], "")
-    return [view.step(f"was rejected by the webhook {name}, whose configuration does not exist any more", root=STATE)]
+    unreadable = any(view.evidence.is_unreadable(Reference(resource, "", "")) for resource in _WEBHOOK_RESOURCES)
+    state = "can't be read" if unreadable else "does not exist any more"
+    return [view.step(f"was rejected by the webhook {name}, whose configuration {state}", root=STATE)]
 
 
 async def _last_change_of(view: View, resource: str, name: str, namespace: str) -> list[Step]:

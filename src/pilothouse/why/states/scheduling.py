@@ -9,7 +9,7 @@ from pilothouse.api.resource import RESOURCE_CLAIMS
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.semantics.pods import effective_requests, is_terminal
-from pilothouse.why.evidence import newest_spec_changes
+from pilothouse.why.evidence import Reference, newest_spec_changes
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.pods import missing_object
 from pilothouse.why.steps import STATE, UNKNOWN, Step
@@ -80,6 +80,8 @@ async def _scheduler_steps(view: View, message: str) -> list[Step]:
     if missing is not None:
         return [view.step(f"is not scheduled: {message}", because=[missing])]
     nodes = await view.evidence.objects("nodes", "")
+    if view.evidence.is_unreadable(Reference("nodes", "", "")):
+        return [await _caused_by_creation(view, f"is not scheduled: {message}")]
     if not nodes or message.startswith("no nodes available"):
         return [await _no_nodes(view)]
     match = _AVAILABLE.match(message)

@@ -42,7 +42,7 @@ async def _without_kubelet(view: View) -> Step | None:
     if not name:
         return None
     node = await view.read("nodes", name, namespace="")
-    if node.condition("Ready").get("status") == "True":
+    if node.is_unreadable or node.condition("Ready").get("status") == "True":
         return None
     because = list((await node.finding()).steps)
     return view.step(f"is there until the kubelet of its node {name} has ended it, which is not ready", because=because)

@@ -1,0 +1,113 @@
+"""Objects that the user may not read are not reported as gone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.why.cluster import Cluster, deployment, roots, text, texts
+
+from pilothouse.api.core import NODES, PODS
+from pilothouse.client import Client
+from pilothouse.client.interceptor import Interceptor, Rule, fail
+from pilothouse.why import UNREADABLE, Reference, ServerEvidence, explain
+
+
+def _developer(cluster: Cluster, *resources: str) -> Cluster:
+    """A user who may not read these resources."""
+    env = cluster.plane.plane.env
+    transport = Interceptor(cluster.user.transport, env)
+    for resource in resources:
+        for verb in ("get", "list"):
+            transport.add(Rule(fail(403, "Forbidden", f"{resource} is forbidden"), resource=resource, verb=verb))
+    other = Cluster(cluster.plane)
+    other.user = Client(transport, env)
+    return other
+
+
+def _pod(**spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "nginx", **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {"containers": [container]}}
+
+
+async def test_the_node_of_a_pod_whose_probe_fails(cluster: Cluster) -> None:
+    pod = _pod(readinessProbe={"exec": {"command": ["true"]}})
+    pod["metadata"]["annotations"] = {"simulated.pilothouse.dev/readiness-probe": "fail"}
+    await cluster.create(pod)
+    await asyncio.sleep(10)
+    explanation = await _developer(cluster, "nodes").why("pods", "one")
+    assert texts(explanation.steps)[0].startswith("pod/one runs, but the readiness probe of container c fails")
+    assert "gone" not in text(explanation)
+
+
+async def test_the_node_of_a_pod_that_is_not_ready(cluster: Cluster) -> None:
+    await cluster.create(_pod())
+    await asyncio.sleep(10)
+    node = (await cluster.user.get(PODS, "one", "default")).spec.node_name
+    fault = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
+    await cluster.patch(NODES, node, fault, namespace="")
+    await asyncio.sleep(90)
+    explanation = await _developer(cluster, "nodes").why("pods", "one")
+    assert texts(explanation.steps) == [
+        f"pod/one is on node {node}, which is probably not ready: the containers of the pod are"
+    ]
+    assert roots(explanation) == [f"node/{node} can't be read"]
+    table = explanation.roots()[0].table
+    assert table[0] == "recorded last:"
+    assert any("node.kubernetes.io/unreachable" in line for line in table)
+
+
+async def test_the_node_itself(cluster: Cluster) -> None:
+    explanation = await _developer(cluster, "nodes").why("nodes", "node-0", namespace="")
+    assert explanation.state == UNREADABLE
+    assert "nodes node-0: nodes is forbidden" in explanation.unseen
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_secret(cluster: Cluster, *, deleted: bool) -> None:
+    await cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"}})
+    if deleted:
+        await cluster.user.request("DELETE", "/api/v1/namespaces/default/secrets/login")
+    explanation = await _developer(cluster, "secrets").why("secrets", "login")
+    expected = "secret/login was deleted, by kubernetes-admin" if deleted else "secret/login can't be read"
+    assert texts(explanation.steps)[0].startswith(expected)
+
+
+async def test_a_pod_that_fits_no_node(cluster: Cluster) -> None:
+    await cluster.create(deployment("web", replicas=1, nodeSelector={"disk": "ssd"}))
+    await asyncio.sleep(10)
+    (name,) = await cluster.pods()
+    explanation = await _developer(cluster, "nodes").why("pods", name)
+    assert texts(explanation.steps)[0].startswith(f"pod/{name} is not scheduled: 0/3 nodes are available: 3 node(s) ")
+
+
+async def test_a_quota(cluster: Cluster) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    await cluster.create(quota)
+    await asyncio.sleep(5)
+    await cluster.deployment("web", replicas=2)
+    assert "is gone" not in text(await _developer(cluster, "resourcequotas").why("deployments.apps", "web"))
+    assert "small was created" in text(await cluster.why("deployments.apps", "web"))
+
+
+async def test_a_pod_that_terminates(cluster: Cluster) -> None:
+    pod = _pod()
+    pod["metadata"]["annotations"] = {"simulated.pilothouse.dev/stop-delay": "20s"}
+    await cluster.create(pod)
+    await asyncio.sleep(10)
+    await cluster.user.request("DELETE", "/api/v1/namespaces/default/pods/one")
+    await asyncio.sleep(1)
+    explanation = await _developer(cluster, "nodes").why("pods", "one")
+    assert "which is not ready" not in text(explanation)
+
+
+async def test_an_earlier_state(cluster: Cluster) -> None:
+    user = _developer(cluster, "nodes").user
+    revision = int((await cluster.user.list(NODES)).metadata.resource_version)
+    evidence = ServerEvidence(user, await user.discover(), at=revision)
+    explanation = await explain(evidence, Reference("nodes", "", "node-0"))
+    assert explanation.state == UNREADABLE
