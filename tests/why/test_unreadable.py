@@ -11,6 +11,8 @@ from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, fail
 from pilothouse.why import UNREADABLE, Reference, ServerEvidence, explain
 
+FAST = {"metadata": {"name": "fast"}, "provisioner": "disks.example.com"}
+
 
 def _developer(cluster: Cluster, *resources: str) -> Cluster:
     """A user who may not read these resources."""
@@ -92,6 +94,19 @@ async def test_a_quota(cluster: Cluster) -> None:
     await cluster.deployment("web", replicas=2)
     assert "is gone" not in text(await _developer(cluster, "resourcequotas").why("deployments.apps", "web"))
     assert "small was created" in text(await cluster.why("deployments.apps", "web"))
+
+
+async def test_the_class_of_a_claim(cluster: Cluster) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
+    await cluster.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **FAST})
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    )
+    await asyncio.sleep(5)
+    explanation = await _developer(cluster, "storageclasses").why("persistentvolumeclaims", "data")
+    assert texts(explanation.steps) == [
+        "persistentvolumeclaim/data waits for a volume of the class fast, which can't be read"
+    ]
 
 
 async def test_a_pod_that_terminates(cluster: Cluster) -> None:

@@ -1,13 +1,15 @@
 """PersistentVolumeClaims that are not bound."""
 
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
-from pilothouse.why.evidence import Document, Reference
-from pilothouse.why.states.lifetime import created
+from pilothouse.why.evidence import Document
+from pilothouse.why.states.lifetime import created, newest_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
 _SHOWN = 10
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_CLASSES = "storageclasses.storage.k8s.io"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BETA_DEFAULT = "storageclass.beta.kubernetes.io/is-default-class"
 """As ``pkg/volume/util/storageclass.go`` (``IsDefaultAnnotation``, v1.36) checks both."""
 
@@ -30,20 +32,22 @@ async def _pending(view: View) -> list[Step]:
     steps = []
     name = view.spec.get("storageClassName")
     if name:
-        class_ = await view.evidence.get(Reference("storageclasses.storage.k8s.io", "", name))
-        if class_ is None:
+        class_ = await view.read(_CLASSES, name, namespace="")
+        node = selected_node(view)
+        if class_.is_unreadable:
+            steps.append(view.step(f"waits for a volume of the class {name}, which can't be read", root=STATE))
+        elif class_.now is None:
             steps.append(await _missing_class(view, name))
-        elif class_.get("volumeBindingMode") == "WaitForFirstConsumer":
-            steps += await _consumer(view, class_)
+        elif class_.now.get("volumeBindingMode") == "WaitForFirstConsumer" and not node:
+            steps += await _consumer(view, class_.now)
         else:
-            provisioner = class_.get("provisioner")
-            steps.append(view.step(f"waits for {provisioner} to provision a volume of the class {name}", root=STATE))
+            steps.append(await _provisioning(view, class_, node))
     elif name == "":
         steps.append(view.step('has storageClassName "": no volume is provisioned', root=STATE))
     else:
         steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
         steps[0].because += await _default_class_removal(view)
-    steps[0].table = await _event_lines(view)
+    steps[0].table += await _event_lines(view)
     mismatches = await _volume_lines(view)
     if mismatches:
         steps[0].table += [f"it fits none of the {len(mismatches)} volumes:", *mismatches[:_SHOWN]]
@@ -51,6 +55,34 @@ async def _pending(view: View) -> list[Step]:
     if creation is not None:
         steps[0].because.append(creation)
     return steps
+
+
+def selected_node(claim_view: View) -> str:
+    """The node that the scheduler has selected for the first pod that uses the claim; empty before."""
+    return str((claim_view.metadata.get("annotations") or {}).get(_SELECTED_NODE) or "")
+
+
+async def _provisioning(view: View, class_: View, node: str) -> Step:
+    """A claim that waits for the provisioner of its class. If there is no CSIDriver of that name, the driver may not be
+    installed, and the class is a cause. Provisioners without CSI have none either."""
+    provisioner = str((class_.now or {}).get("provisioner") or "")
+    within = f" on {node}" if node else ""
+    step = view.step(
+        f"waits for {provisioner} to provision a volume of the class {class_.reference.name}{within}", root=STATE
+    )
+    driver = await view.read("csidrivers.storage.k8s.io", provisioner, namespace="")
+    if driver.now is None and not driver.is_unreadable:
+        drivers = [found["metadata"]["name"] for found in await view.evidence.objects(driver.reference.resource, "")]
+        there = (
+            f"there {'is' if len(drivers) == 1 else 'are'} {', '.join(drivers[:_SHOWN])}"
+            if drivers
+            else "there is none"
+        )
+        step.table = [f"there is no CSIDriver {provisioner}; {there}"]
+        last = await newest_change(class_)
+        if last is not None:
+            step.because = [last]
+    return step
 
 
 async def _default_class_removal(view: View) -> list[Step]:
@@ -68,7 +100,7 @@ def _is_default(class_: Document | None) -> bool:
 
 
 async def _missing_class(view: View, name: str) -> Step:
-    class_view = view.of("storageclasses.storage.k8s.io", name, None, namespace="")
+    class_view = view.of(_CLASSES, name, None, namespace="")
     deletion = next((change for change in reversed(await class_view.changes()) if change.type == "DELETED"), None)
     because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
     return view.step(f"has the StorageClass {name}, which does not exist", root=STATE, because=because)
@@ -92,9 +124,13 @@ async def _consumer(view: View, class_: Document) -> list[Step]:
 
 
 async def _event_lines(view: View) -> list[str]:
-    """The newest warning about the claim."""
-    warnings = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
-    return [f"{event.reason}: {event.message}" for event in warnings[-1:]]
+    """The newest warning about the claim, unless its provisioner was called later: the warning is over then."""
+    events = [
+        event
+        for event in await view.evidence.events(view.reference, view.uid)
+        if event.type == "Warning" or event.reason == "ExternalProvisioning"
+    ]
+    return [f"{event.reason}: {event.message}" for event in events[-1:] if event.type == "Warning"]
 
 
 async def _volume_lines(view: View) -> list[str]:

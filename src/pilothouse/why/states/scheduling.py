@@ -11,6 +11,7 @@ from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_tain
 from pilothouse.semantics.pods import effective_requests, is_terminal
 from pilothouse.why.evidence import Reference, newest_spec_changes
 from pilothouse.why.states import lifetime
+from pilothouse.why.states.claims import selected_node
 from pilothouse.why.states.pods import missing_object
 from pilothouse.why.steps import STATE, UNKNOWN, Step
 from pilothouse.why.view import Finding, View, typed
@@ -29,6 +30,7 @@ _AVAILABLE = re.compile(
     re.DOTALL,
 )
 _ENTRY = re.compile(r"^(\d+) (.*)$", re.DOTALL)
+_OF_CLAIMS = ("PersistentVolumeClaim", "persistentvolumeclaim", '"VolumeBinding"')
 _COMPUTED_REASONS = (
     "had untolerated taint",
     "had taint",
@@ -56,6 +58,8 @@ async def unscheduled(view: View) -> Finding | None:
             "pending", (await _caused_by_creation(view, f"waits until its scheduling gates are removed: {names}"),)
         )
     if not scheduled and (waiting := await _missing_resource_claims(view)) is not None:
+        return Finding("pending", (waiting,))
+    if not scheduled and (waiting := await _claims(view, "")) is not None:
         return Finding("pending", (waiting,))
     if not scheduled:
         scheduler = view.spec.get("schedulerName") or _DEFAULT
@@ -120,19 +124,23 @@ def _preemption(text: str) -> list[str]:
 
 
 async def _claims(view: View, message: str) -> Step | None:
-    """A pod with claims that are not bound or do not exist."""
-    if "PersistentVolumeClaim" not in message and "persistentvolumeclaim" not in message:
+    """A pod with claims that are not bound or do not exist. The scheduler reports nothing while it waits for
+    volumes on the node that it has selected, for ten minutes; so the message is empty, or of an earlier attempt."""
+    if message and not any(word in message for word in _OF_CLAIMS):
         return None
     names = [
         (volume.get("persistentVolumeClaim") or {}).get("claimName") or f"{view.reference.name}-{volume.get('name')}"
         for volume in view.spec.get("volumes") or ()
         if volume.get("persistentVolumeClaim") or volume.get("ephemeral")
     ]
-    step = view.step(f"is not scheduled: {message.removeprefix('0/0 nodes are available: ')}")
-    for name in names:
-        claim = await view.read("persistentvolumeclaims", name)
-        if (claim.status.get("phase") if claim.now is not None else "") == "Bound":
-            continue
+    claims = [await view.read("persistentvolumeclaims", name) for name in names]
+    unbound = [claim for claim in claims if claim.status.get("phase") != "Bound"]
+    node = next((node for claim in unbound if (node := selected_node(claim))), "")
+    if not message and not node:
+        return None
+    text = f"is not scheduled: {message.removeprefix('0/0 nodes are available: ')}"
+    step = view.step(f"waits until its claims are bound: the scheduler has selected {node}" if node else text)
+    for claim in unbound:
         step.because += (await claim.finding()).steps
     if not step.because:
         step.root = STATE

@@ -1,0 +1,90 @@
+"""Claims that wait for a provisioner."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.why.cluster import Cluster, roots, text, texts
+
+from pilothouse.api.core import NODES
+
+
+def _class(mode: str, provisioner: str = "disks.example.com") -> dict[str, Any]:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": provisioner,
+        "volumeBindingMode": mode,
+    }
+
+
+def _database() -> dict[str, Any]:
+    labels = {"app": "db"}
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 1,
+            "serviceName": "db",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "db", "image": "postgres"}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        },
+    }
+
+
+@pytest.mark.parametrize("seconds", [20, 700])
+async def test_a_class_whose_driver_is_not_installed(cluster: Cluster, seconds: int) -> None:
+    """Its consumer is scheduled: it is the provisioner that it waits for."""
+    await cluster.create(_class("WaitForFirstConsumer"))
+    await cluster.create(_database())
+    await asyncio.sleep(seconds)
+    explanation = await cluster.why("pods", "db-0")
+    (step,) = explanation.steps
+    assert step.text.startswith("pod/db-0 waits until its claims are bound: the scheduler has selected node-")
+    (claim,) = step.because
+    assert claim.text.startswith(
+        "persistentvolumeclaim/data-db-0 waits for disks.example.com to provision a volume of the class fast on node-"
+    )
+    assert claim.table == ["there is no CSIDriver disks.example.com; there is simulated.pilothouse.dev"]
+    if seconds < 300:  # the history of a test
+        assert roots(explanation)[0].startswith("storageclass/fast was created, by kubernetes-admin")
+
+
+async def test_a_class_that_is_created_later(cluster: Cluster) -> None:
+    await cluster.create(_database())
+    await asyncio.sleep(20)
+    assert "has the StorageClass fast, which does not exist" in text(await cluster.why("pods", "db-0"))
+    await cluster.create(_class("WaitForFirstConsumer"))
+    await asyncio.sleep(30)
+    explanation = await cluster.why("pods", "db-0")
+    assert texts(explanation.steps)[0].startswith("pod/db-0 waits until its claims are bound")
+    assert "not found" not in text(explanation)
+
+
+async def test_immediate_binding(cluster: Cluster) -> None:
+    await cluster.create(_class("Immediate"))
+    await cluster.create(_database())
+    await asyncio.sleep(20)
+    explanation = await cluster.why("persistentvolumeclaims", "data-db-0")
+    assert texts(explanation.steps) == [
+        "persistentvolumeclaim/data-db-0 waits for disks.example.com to provision a volume of the class fast"
+    ]
+
+
+async def test_a_consumer_that_fits_no_node(cluster: Cluster) -> None:
+    for node in ("node-0", "node-1", "node-2"):
+        await cluster.patch(NODES, node, {"spec": {"unschedulable": True}}, namespace="")
+    await cluster.create(_class("WaitForFirstConsumer", "simulated.pilothouse.dev"))
+    await cluster.create(_database())
+    await asyncio.sleep(20)
+    assert texts((await cluster.why("pods", "db-0")).steps) == ["pod/db-0 fits none of 3 nodes"]
+    claim = await cluster.why("persistentvolumeclaims", "data-db-0")
+    assert texts(claim.steps)[0].startswith("persistentvolumeclaim/data-db-0 waits until db-0 is scheduled: ")
