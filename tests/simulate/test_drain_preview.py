@@ -206,6 +206,32 @@ def test_unknown_nodes(small: Path, options: DrainOptions, error: str) -> None:
         preview(restored(small), options)
 
 
+def test_autoscalers_do_not_scale(tmp_path: Path) -> None:
+    """The usage of a real cluster is not in its snapshot, and simulated pods use little."""
+    target = {"type": "Utilization", "averageUtilization": 50}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }
+    objects = [deployment("web", 4), autoscaler, deployment("strict", 1), budget("strict", maxUnavailable=0)]
+    report = restored(snapshot(tmp_path / "scaled", objects))
+    (strict,) = [
+        json.loads(record.value)["spec"]["nodeName"]
+        for record in report.records
+        if record.key.startswith("/pods/default/strict-")
+    ]
+    result = preview(report, DrainOptions(names=(strict,), timeout=900.0))
+    assert [node.seconds for node in result.nodes] == [900.0]
+    assert [workload.end for workload in result.workloads if workload.name == "web"] in ([], [4])
+
+
 def test_a_bare_pod_stops_a_drain(tmp_path: Path) -> None:
     result = restored(snapshot(tmp_path / "s", [pod("alone", "node-0")], nodes=2))
     (node,) = preview(result, DrainOptions(names=("node-0",))).nodes

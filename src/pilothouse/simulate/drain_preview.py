@@ -41,6 +41,8 @@ SETTLE_SECONDS = 3600.0
 """The maximum time to wait after the drain until the cluster is quiet."""
 BUSY_SETTLE_SECONDS = 600.0
 """The maximum time to wait before the drain; and after it, if the cluster was not quiet before."""
+_CONTROLLERS = ("*", "-horizontal-pod-autoscaler-controller")
+"""A snapshot has no usage: autoscalers would compare that of idle pods, and scale down what is needed."""
 _JOB_BACKOFF_SECONDS = 600.0
 """The maximum delay until a Job replaces a pod (``MaxJobPodFailureBackOff``, v1.36 ``pkg/controller/job``)."""
 Progress = Callable[[str, Callable[[], float]], None]
@@ -133,7 +135,8 @@ def preview(
 
     async def main(env: Env) -> None:
         readiness, scheduled = Readiness(), ScheduledWork()
-        manager = restored_manager(restored, Options(leader_election=LeaderElection(enabled=False)))
+        options_of_manager = Options(controllers=_CONTROLLERS, leader_election=LeaderElection(enabled=False))
+        manager = restored_manager(restored, options_of_manager)
         simulation_options = SimulationOptions(nodes=0, manager=manager, **restored_options(restored))
         began = env.monotonic()
 
