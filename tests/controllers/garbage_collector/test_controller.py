@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.garbage_collector.cluster import Cluster, owner_reference, running
-from tests.custom_resources import DEFINITIONS, definition
+from tests.custom_resources import DEFINITIONS, definition, version
 
 from pilothouse.api import wire
 from pilothouse.api.meta import ObjectMeta
+from pilothouse.client.interceptor import Rule, fail
 from pilothouse.controllers.cleanup.garbage_collector import DESCRIPTOR, GarbageCollectorOptions
 from pilothouse.env import Env
 
@@ -457,6 +458,79 @@ async def test_dependents_of_a_new_custom_resource_are_deleted_without_delay(
     assert await cluster.configmaps() == []
     assert "things" in [key.resource for key in cluster.controller.monitors.watched]
     assert warnings_in(caplog) == []
+
+
+def in_versions(**versions: bool) -> dict[str, Any]:
+    """The definition of Thing with these versions and whether they are served; the last one is stored."""
+    *_, stored = versions
+    return definition(
+        "Thing",
+        *({**version(name, storage=name == stored), "served": served} for name, served in versions.items()),
+    )
+
+
+async def change_versions(cluster: Cluster, **versions: bool) -> None:
+    await cluster.merge(f"{CRDS}/things.example.com", {"spec": in_versions(**versions)["spec"]})
+
+
+def watched_versions(cluster: Cluster) -> list[str]:
+    return [key.version for key in cluster.controller.monitors.watched if key.resource == "things"]
+
+
+async def test_a_resource_is_watched_in_a_new_preferred_version(env: Env) -> None:
+    """Also with an API server in the same process, whose discovery is not requested when it has not changed."""
+    async with running(env) as cluster:
+        cluster.transport = cluster.server.transport("system:kube-controller-manager", ["system:masters"])  # type: ignore[assignment]
+        await cluster.launch(DESCRIPTOR)
+        await cluster.create(CRDS, **in_versions(v1alpha1=True))
+        await asyncio.sleep(1)
+        await change_versions(cluster, v1alpha1=True, v1=True)
+        await asyncio.sleep(35)
+        assert watched_versions(cluster) == ["v1"]
+
+
+async def test_dependents_of_an_owner_whose_old_version_is_not_served_any_more_are_deleted(cluster: Cluster) -> None:
+    await cluster.create(CRDS, **in_versions(v1alpha1=True))
+    await asyncio.sleep(1)
+    await change_versions(cluster, v1alpha1=True, v1=True)
+    owner = await cluster.create(THINGS, **thing("t"))
+    await cluster.configmap("child", owner)
+    await change_versions(cluster, v1alpha1=False, v1=True)
+    await asyncio.sleep(1)
+    assert watched_versions(cluster) == ["v1"]
+    await cluster.delete(f"{THINGS}/t")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == []
+
+
+@pytest.mark.parametrize("metadata", [{}, {"finalizers": [FOREIGN]}], ids=["at once", "after its finalizer"])
+async def test_dependents_of_an_owner_deleted_while_the_watched_version_changes_are_deleted(
+    cluster: Cluster, metadata: dict[str, Any]
+) -> None:
+    """As when the webhook that converts objects does not respond: the new version cannot be listed."""
+    await cluster.create(CRDS, **in_versions(v1alpha1=True))
+    await asyncio.sleep(1)
+    await change_versions(cluster, v1alpha1=True, v1=True)
+    body, kept = thing("t"), thing("kept")
+    body["metadata"].update(metadata)
+    await cluster.configmap("child", await cluster.create(THINGS, **body))
+    await cluster.configmap("kept-child", await cluster.create(THINGS, **kept))
+    if metadata:
+        await cluster.delete(f"{THINGS}/t")
+    unavailable = cluster.faults.add(Rule(fail(500, "InternalError"), resource="things.example.com"))
+    await asyncio.sleep(65)
+    assert watched_versions(cluster) == ["v1"]
+    if metadata:
+        await cluster.release(f"{THINGS}/t")
+    else:
+        await cluster.delete(f"{THINGS}/t")
+    await asyncio.sleep(1)
+    cluster.faults.remove(unavailable)
+    await asyncio.sleep(95)
+    assert await cluster.configmaps() == ["kept-child"]
+    await cluster.delete(f"{THINGS}/kept")
+    await asyncio.sleep(1)
+    assert await cluster.configmaps() == []
 
 
 async def test_objects_of_a_new_definition_are_deleted_without_delay(cluster: Cluster) -> None:

@@ -70,7 +70,9 @@ _is_stopped = attrgetter("informer.stopped")
 
 class ResourceMonitors(ABC):
     """The informers, by resource. ``subject`` names the controller in the log; ``count_failure`` is called after each
-    failure to read discovery or to sync, ``on_discovery`` when informers for its resources are started."""
+    failure to read discovery or to sync, ``on_discovery`` when informers for its resources are started, ``on_replaced``
+    when the informer of the second monitor has synced: it watches the resource of the first, usually in another
+    version, and no event reported what was deleted before its first list."""
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class ResourceMonitors(ABC):
         log: Log,
         count_failure: Callable[[], object] = lambda: None,
         on_discovery: Callable[[], object] = lambda: None,
+        on_replaced: Callable[[Monitor, Monitor], object] = lambda _old, _new: None,
     ) -> None:
         self._client = client
         self._factory = factory
@@ -92,11 +95,15 @@ class ResourceMonitors(ABC):
         self._log = log
         self._count_failure = count_failure
         self._on_discovery = on_discovery
+        self._on_replaced = on_replaced
         self._monitors: dict[ResourceKey, Monitor] = {}
         self._discovery: Discovery | None = None
         self._resources: dict[ResourceKey, Resource] = {}
         self._served: frozenset[str] = frozenset()
         """Names of resources with their group, in any version, which are those of the definitions."""
+        self._served_versions: frozenset[ResourceKey] = frozenset()
+        self._replaced: list[tuple[ResourceKey, Monitor]] = []
+        """Monitors that were stopped and whose successors have not synced yet."""
         self._definitions: SharedInformer[Object] | None = None
         self._expected: dict[str, float] = {}
         """Definitions that discovery should show, and since when."""
@@ -219,7 +226,7 @@ class ResourceMonitors(ABC):
         if stop_removed:
             for key in [key for key, monitor in self._monitors.items() if monitor.informer.stopped]:
                 # Stopped by another controller that shares it. If the resource is served, it is started again.
-                self._forget(key)
+                self._replaced.append((key, self._forget(key)))
         desired = self._selected_resources(discovery)
         if not desired:
             self._log_failure(f"No resources reported by discovery, skipping {self._subject} sync", None)
@@ -234,18 +241,29 @@ class ResourceMonitors(ABC):
         for key in added:
             self._start(key, desired[key])
         self._on_discovery()
-        self._in_sync = not (removed or added)
         if removed or added:
             await self._wait_synced()
+        self._report_replaced()
+        # A version that is still watched although another one is preferred is left to the next periodic sync.
+        self._in_sync = not (removed or added or self._replaced or any(self._diff(discovery, desired)))
 
     def _diff(
-        self, discovery: Discovery, desired: Mapping[ResourceKey, Resource], *, stop_removed: bool
+        self, discovery: Discovery, desired: Mapping[ResourceKey, Resource], *, stop_removed: bool = True
     ) -> tuple[list[ResourceKey], list[ResourceKey]]:
         added = [key for key in desired if key not in self._monitors]
         if not stop_removed:
-            # Another version replaces the watched one when that is stopped.
-            watched = {(key.group, key.resource) for key in self._monitors}
-            return [], [key for key in added if (key.group, key.resource) not in watched]
+            # Another version replaces the watched one when that is stopped: immediately if it is not served any more,
+            # since its watch reports nothing.
+            preferred = {(key.group, key.resource) for key in added}
+            removed = [
+                key
+                for key in self._monitors
+                if (key.group, key.resource) in preferred
+                and key not in self._served_versions
+                and key.group_version not in discovery.failures
+            ]
+            watched = {(key.group, key.resource) for key in self._monitors if key not in removed}
+            return removed, [key for key in added if (key.group, key.resource) not in watched]
         kept_keys = {
             key
             for key, monitor in self._monitors.items()
@@ -278,7 +296,9 @@ class ResourceMonitors(ABC):
         if discovery is not self._discovery:
             self._discovery = discovery
             self._resources = self.select_resources(discovery)
-            self._served = frozenset(resource.group_resource for resource in discovery.resources())
+            served = discovery.resources()
+            self._served = frozenset(resource.group_resource for resource in served)
+            self._served_versions = frozenset(ResourceKey(each.group, each.version, each.name) for each in served)
         return self._resources
 
     async def _wait_synced(self) -> None:
@@ -298,8 +318,22 @@ class ResourceMonitors(ABC):
         informer: SharedInformer[Any] = self._factory.informer(kind) if shared is None else shared
         self._monitors[key] = Monitor(kind, informer, self.add_handlers(key, resource, informer), shared is None)
 
+    def _report_replaced(self) -> None:
+        waiting = []
+        for key, old in self._replaced:
+            resource = (key.group, key.resource)
+            new = next((m for k, m in self._monitors.items() if (k.group, k.resource) == resource), None)
+            if new is None:
+                continue  # It is not served any more.
+            if new.informer.has_synced:
+                self._on_replaced(old, new)
+            else:
+                waiting.append((key, old))
+        self._replaced = waiting
+
     def _stop(self, key: ResourceKey) -> None:
         monitor = self._forget(key)
+        self._replaced.append((key, monitor))
         if monitor.is_own:
             self._factory.stop(monitor.kind)
 

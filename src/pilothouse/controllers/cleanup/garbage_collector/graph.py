@@ -221,6 +221,17 @@ class Graph:
         self._remove_node(node, identity, instructions)
         return instructions
 
+    def mark_unobserved(self, api_version: str, kind: str, uid: str) -> Instructions:
+        """The informer that replaced the one with this object does not have it: a live read decides whether it exists,
+        under the version that is watched now."""
+        node = self._nodes.get(uid)
+        if node is None or node.virtual:
+            return NOTHING
+        node = self._replace_identity(node, api_version, kind)
+        node.virtual = True
+        node.being_deleted = node.deleting_dependents = False  # If it exists, the informer's event sets them again.
+        return [AttemptToDelete(node)]
+
     def process_virtual_delete_event(self, identity: Identity) -> Instructions:
         """A live read found nothing at ``identity``, or an object with another uid."""
         node = self._nodes.get(identity.uid)

@@ -60,6 +60,7 @@ class Monitors(ResourceMonitors):
             log=log,
             count_failure=errors.inc,
             on_discovery=on_discovery,
+            on_replaced=self._verify_unlisted,
         )
         self._graph = graph
         self._apply = apply
@@ -112,6 +113,14 @@ class Monitors(ResourceMonitors):
 
         self._by_kind[api_version, kind_name] = informer
         return informer.add_handler(on_add, on_update, on_delete, resync_seconds=0.0)
+
+    def _verify_unlisted(self, old: Monitor, new: Monitor) -> None:
+        """Objects that only the old informer has were deleted in the meantime, or the new one is behind: they are read.
+        Upstream keeps their nodes, and their dependents, until it is restarted."""
+        listed = {obj.metadata.uid for obj in new.informer.cache.list()}
+        for obj in old.informer.cache.list():
+            if obj.metadata.uid not in listed:
+                self._apply(self._graph.mark_unobserved(new.kind.api_version, new.kind.kind, obj.metadata.uid))
 
     def _forget(self, key: ResourceKey) -> Monitor:
         monitor = super()._forget(key)
