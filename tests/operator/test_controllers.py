@@ -203,6 +203,25 @@ async def test_apply_returns_the_object(cluster: AsyncCluster) -> None:
         assert observed[-1] == ("1", version, True), "as it is in the cache"
 
 
+async def test_an_object_that_a_sync_applies_to_itself_does_not_own_itself(cluster: AsyncCluster) -> None:
+    app = App("things")
+
+    @app.controller(THINGS, owns=(THINGS,))
+    async def sync(obj: Thing, ctx: Context[Thing]) -> None:
+        if obj.metadata.name == "one":
+            await ctx.apply({**thing("one", labels={"size": "small"}), "spec": {"size": 1}})
+            await ctx.apply(thing("two"))
+
+    async with cluster.running(app):
+        await cluster.create(thing())
+        await asyncio.sleep(5)
+        itself, other = await cluster.get(*THING, "one"), await cluster.get(*THING, "two")
+        assert itself["metadata"]["labels"] == {"size": "small"}
+        assert itself["spec"] == {"size": 1}
+        assert "ownerReferences" not in itself["metadata"]
+        assert [owner["name"] for owner in other["metadata"]["ownerReferences"]] == ["one"]
+
+
 async def test_requeued_objects_are_synced_again(cluster: AsyncCluster, env: Env) -> None:
     app, times = App("things"), []
 

@@ -354,7 +354,11 @@ class Context(Generic[T]):
         watched = informer.namespace
         if watched and meta.get("namespace") != watched:
             raise TerminalError(f"{kind.kind} {meta['name']} is outside of the namespace {watched}, which is watched")
-        if owned:
+        own = self._parts.declaration.kind
+        is_itself = (kind.group_resource, meta["name"]) == (own.group_resource, owner.name) and (
+            meta.get("namespace", "") == owner.namespace
+        )
+        if owned and not is_itself:  # An object that owns itself is never deleted in the foreground.
             if owner.namespace and meta.get("namespace") != owner.namespace:
                 raise TerminalError(
                     f"{self._parts.declaration.kind.kind} {self.key} cannot own {kind.kind} {meta['name']}: owners are "
