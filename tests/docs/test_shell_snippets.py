@@ -70,6 +70,19 @@ PAGES = {
         ),
     ),
     "docs/history.md": Page(_WITH_POD + "kubectl create namespace shop", (("--at 5m", "--at 0s"),)),
+    "docs/operator-concepts.md": Page(
+        _CLUSTER + "kubectl create configmap page --from-literal=a=b --field-manager=OpenAPI-Generator\n"
+        "kubectl label configmap page app=backup --field-manager=OpenAPI-Generator\n"
+        "show=$(kubectl get --help | grep -o -m1 -e --show-managed-fields || true)",  # not in kubectl v1.20
+        (
+            ("--show-managed-fields", "$show"),
+            ("jq '", "command jq '"),
+            (
+                "kubectl replace -f -",
+                "kubectl replace -f -\nkubectl get configmap page -o yaml $show | grep 'operation: Apply'",
+            ),
+        ),
+    ),
     "docs/operators.md": Page(
         "cp examples/backup_crd.yaml certificates.yaml; cp examples/replicaset.yaml site.yaml",
     ),

@@ -5,6 +5,7 @@ import itertools
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from tests.operator.things import THING, THINGS, Thing, config_map, thing
 
@@ -220,6 +221,35 @@ async def test_an_object_that_a_sync_applies_to_itself_does_not_own_itself(clust
         assert itself["spec"] == {"size": 1}
         assert "ownerReferences" not in itself["metadata"]
         assert [owner["name"] for owner in other["metadata"]["ownerReferences"]] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("renamed", "data"), [(False, {"a": "1", "b": "2"}), (True, {"a": "1"})], ids=["as it was", "renamed"]
+)
+async def test_fields_of_a_previous_operator_are_removed_if_its_field_manager_is_renamed(
+    cluster: AsyncCluster, renamed: bool, data: dict[str, str]
+) -> None:
+    """As docs/operator-concepts.md says."""
+    app = App("things")
+
+    @app.controller(THINGS, owns=(CONFIG_MAPS,), name="thing")
+    async def sync(_obj: Thing, ctx: Context[Thing]) -> None:
+        await ctx.apply(config_map("a") | {"data": {"a": "1"}})
+
+    body = config_map("a") | {"data": {"a": "1", "b": "2"}}
+    await cluster.client.create(CONFIG_MAPS.raw, body, cluster.namespace, field_manager="OpenAPI-Generator")
+    if renamed:
+        found = await cluster.get("v1", "ConfigMap", "a")
+        (entry,) = found["metadata"]["managedFields"]
+        assert (entry["manager"], entry["operation"]) == ("OpenAPI-Generator", "Update")
+        entry |= {"manager": "things/thing", "operation": "Apply"}
+        await cluster.client.update(CONFIG_MAPS.raw, "a", msgspec.json.encode(found), cluster.namespace)
+    async with cluster.running(app):
+        await cluster.create(thing())
+        await asyncio.sleep(5)
+        found = await cluster.get("v1", "ConfigMap", "a")
+        assert found["data"] == data
+        assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == ["one"]
 
 
 async def test_requeued_objects_are_synced_again(cluster: AsyncCluster, env: Env) -> None:
