@@ -115,6 +115,27 @@ def test_progress_reports_do_not_delay_the_timeout(tmp_path: Path) -> None:
     assert (finished[1].failure.at, ends) == (3.0, [True])
 
 
+def test_two_runs_that_exceed_the_timeout_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one ends the search, which ends the second one before its own timeout is noticed."""
+    late: list[float] = []
+
+    def stopwatch() -> float:
+        """Real time; a minute passes once both runs have begun."""
+        if len(workers._workers) == 2 and all(worker.began for worker in workers._workers):
+            late[:] = [60.0]
+        return time.monotonic() + sum(late)
+
+    workers = runner([scenario(tmp_path, "hang")], timeout=30.0)
+    monkeypatch.setattr("pilothouse.simulate.workers.stopwatch_seconds", stopwatch)
+    search = Search(workers, Silent(), keep_going=False, shrink_runs=0)
+    try:
+        search.run([Job(number=number, seed=number) for number in range(2)])
+    finally:
+        workers.close()
+    [failure] = search.failures
+    assert (failure.job.seed, [result.failure is not None for _job, result in search.finished]) == (0, [True])
+
+
 def test_an_error_of_the_scenario_ends_the_search(tmp_path: Path) -> None:
     workers = runner([scenario(tmp_path, "rejected")])
     with pytest.raises(ScenarioError, match='no matches for kind "Widget"'):

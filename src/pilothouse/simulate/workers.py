@@ -135,6 +135,7 @@ class ProcessRunner:
 
     def _end(self, worker: "_Worker", *, kill: bool = True) -> int | None:
         self._workers.remove(worker)
+        worker.job = None  # of a run that is abandoned nothing is read any more
         return worker.end(kill=kill)
 
 
