@@ -97,6 +97,7 @@ def test_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
     python = tmp_path / "python"  # its environments have the programs that pip would install
     python.write_text(
         "#!/bin/sh\n"
+        f'echo "$2" >> "{tmp_path}/calls"\n'
         'test "$2" = venv || exit 0\n'
         'mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cd "$3/bin"\n'
         "for each in pip pilothouse kube-controller-manager; do echo 'echo $0' > $each; chmod +x $each; done\n"
@@ -113,6 +114,8 @@ def test_action_adds_one_command_to_the_path(tmp_path: Path) -> None:
     (folder,) = {Path(line) for line in (tmp_path / "path").read_text().splitlines()}
     assert [item.name for item in folder.iterdir()] == ["pilothouse"]
     assert os.access(folder / "pilothouse", os.X_OK)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls.count("venv") == 1, "the second use has the installation of the first one"
 
 
 @cases(
