@@ -120,7 +120,9 @@ class Administrator:
                     kind, document, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
                 )
             except AlreadyExists:
-                patch = merge_patch(document)
+                # The lists of a pod keep the items that admission has added, such as the volume with the token of the
+                # service account: they can't be removed.
+                patch = strategic_merge_patch(document) if kind.group_resource == "pods" else merge_patch(document)
                 await self.client.patch(
                     kind, name, patch, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
                 )
