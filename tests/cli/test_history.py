@@ -20,7 +20,8 @@ from tests.tables import cases
 
 from pilothouse.api import wire
 from pilothouse.api.apps import DEPLOYMENTS
-from pilothouse.api.core import CONFIG_MAPS, PODS
+from pilothouse.api.core import CONFIG_MAPS, EVENTS, PODS
+from pilothouse.api.kinds import Kind
 from pilothouse.cli import main
 from pilothouse.cli.get import Table, set_ages
 from pilothouse.cli.history import Version, described, version_lines, versions, without_values
@@ -353,13 +354,42 @@ def test_objects_of_a_category(kubeconfig: str, tmp_path: Path) -> None:
     assert (header.split()[:2], service.split()[:2]) == (["NAMESPACE", "NAME"], ["default", "service/kubernetes"])
 
 
-def test_the_age_of_objects_at_a_time() -> None:
-    created = {"metadata": {"name": "settings", "creationTimestamp": "2026-01-01T00:00:00Z"}}
-    columns = [{"name": "Name"}, {"name": "Age"}]
-    rows = [{"cells": ["settings", "35m"], "object": created}]
-    table = msgspec.convert({"columnDefinitions": columns, "rows": rows}, Table)
-    set_ages(table, datetime.datetime(2026, 1, 1, 0, 0, 40, tzinfo=datetime.UTC))
-    assert table.rows[0].cells == ["settings", "40s"]
+AT = datetime.datetime(2026, 1, 1, 0, 0, 40, tzinfo=datetime.UTC)
+CREATED = {"metadata": {"name": "settings", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+def table_of(columns: str, cells: list[Any], obj: dict[str, Any]) -> Table:
+    names = [{"name": name} for name in columns.split(", ")]
+    return msgspec.convert({"columnDefinitions": names, "rows": [{"cells": cells, "object": obj}]}, Table)
+
+
+@cases(
+    "kind, columns, cells, obj, expected",
+    {
+        "the age of a custom resource": (
+            Kind("apps.example.com", "v1", "deployments", "Deployment", True, dict),
+            "Name, Seen, Age", ["settings", "35m", "35m"], CREATED, ["settings", "35m", "40s"],
+        ),
+        "when an event was seen": (
+            EVENTS,
+            "Last Seen, Type, Reason, Object, Subobject, Source, Message, First Seen, Count, Name",
+            ["35m", "Normal", "Started", "pod/p", "", "kubelet", "text", "35m", 3, "settings"],
+            {
+                **CREATED, "type": "Normal", "reason": "Started", "message": "text", "count": 3,
+                "involvedObject": {"kind": "Pod", "name": "p"}, "source": {"component": "kubelet"},
+                "firstTimestamp": "2026-01-01T00:00:10Z", "lastTimestamp": "2026-01-01T00:00:36Z",
+            },
+            ["4s", "Normal", "Started", "pod/p", "", "kubelet", "text", "30s", 3, "settings"],
+        ),
+        "columns of another version": (EVENTS, "Last Seen, Age", ["35m", "35m"], CREATED, ["35m", "40s"]),
+    },
+)  # fmt: skip
+def test_ages_at_a_time(
+    kind: Kind[Any], columns: str, cells: list[Any], obj: dict[str, Any], expected: list[Any]
+) -> None:
+    table = table_of(columns, cells, obj)
+    set_ages(table, kind, AT)
+    assert table.rows[0].cells == expected
 
 
 @cases(

@@ -26,6 +26,7 @@ from pilothouse.machinery.times import parse_time
 with lazy_imports():
     import yaml
 
+    from pilothouse.apiserver import registry, resources
     from pilothouse.apiserver.registry.generic import printers
 
 USAGE = """Prints objects, also as they were at an earlier time.
@@ -238,21 +239,35 @@ async def _print_documents(client: Client, kinds: Sequence[Kind[Any]], namespace
 
 
 async def _table(client: Client, kind: Kind[Any], namespace: str, request: _Request) -> Table:
-    target = with_query(collection_path(kind, request.namespace(kind, namespace)), **request.query)
+    included = {"includeObject": "Object"} if request.time else {}
+    target = with_query(collection_path(kind, request.namespace(kind, namespace)), **request.query, **included)
     response = await client.request("GET", target, headers={"accept": _TABLE})
     table = msgspec.json.decode(response.body, type=Table)
     if request.time:
-        set_ages(table, parse_time(request.time))
+        set_ages(table, kind, parse_time(request.time))
     return table
 
 
-def set_ages(table: Table, time: datetime.datetime) -> None:
-    """Compute the column AGE for a past time, because the API server computes it for now."""
-    for index, column in enumerate(table.column_definitions):
-        if column.name != "Age":
-            continue
+def set_ages(table: Table, kind: Kind[Any], time: datetime.datetime) -> None:
+    """Compute the cells for a past time, because the API server computes ages and durations for now: all cells of
+    built-in types, of others the column AGE. The rows have complete objects."""
+    names = [column.name for column in table.column_definitions]
+    own = _built_in_printer(kind)
+    if own is not None and [column.name for column in own.columns] == names:
         for row in table.rows:
-            row.cells[index] = printers.age(row.object["metadata"].get("creationTimestamp"), time)
+            row.cells = own.row(row.object, time)
+        return
+    for index, name in enumerate(names):
+        if name == "Age":
+            for row in table.rows:
+                row.cells[index] = printers.age(row.object["metadata"].get("creationTimestamp"), time)
+
+
+def _built_in_printer(kind: Kind[Any]) -> "printers.Printer | None":
+    if not any((info.group, info.resource) == (kind.group, kind.resource) for info in resources.built_in()):
+        return None
+    printer = registry.registration_of(kind.group, kind.resource).printer
+    return printer() if printer is not None else None
 
 
 def _name_kinds(kind: Kind[Any], table: Table) -> None:
