@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.runtime.scripted import (
     EXPIRED,
@@ -323,6 +324,17 @@ async def test_narrower_informer_is_not_shared(env: Env) -> None:
     whole = factory.informer(PODS)
     assert factory.existing("", "v1", "pods") is whole
     assert factory.informer(PODS.read_as(Object), offer=False) is narrow
+
+
+async def test_factory_stops_an_informer_in_its_own_version_only(env: Env) -> None:
+    factory = InformerFactory(Client(ScriptedServer(env, []), env), env)
+    old, new = msgspec.structs.replace(PODS, version="v1beta1"), PODS
+    informer = factory.informer(new)
+    factory.stop(old)
+    assert not informer.stopped
+    assert factory.informer(new) is informer
+    factory.stop(new)
+    assert informer.stopped
 
 
 async def test_factory_shares_starts_and_stops_informers(env: Env) -> None:

@@ -598,8 +598,11 @@ class InformerFactory:
                     raise
 
     def stop(self, kind: Kind[Any]) -> None:
-        """Stop and remove all informers of that resource; a later request creates a new one."""
+        """Stop and remove all informers of that resource in that version; a later request creates a new one.
+
+        Of two controllers that replace a version, the second one must not stop what the first one has started."""
         for key, informer in list(self._informers.items()):
-            if (kind.group, kind.resource, kind.metadata_only) == key[:3]:
+            same_version = informer.kind.version == kind.version
+            if same_version and (kind.group, kind.resource, kind.metadata_only) == key[:3]:
                 informer.stop()
                 del self._informers[key]

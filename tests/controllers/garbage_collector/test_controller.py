@@ -503,6 +503,21 @@ async def test_dependents_of_an_owner_whose_old_version_is_not_served_any_more_a
     assert await cluster.configmaps() == []
 
 
+async def test_discovery_is_retried_for_a_changed_definition(cluster: Cluster) -> None:
+    await cluster.create(CRDS, **in_versions(v1=True))
+    await asyncio.sleep(1)
+    before = {path: await cluster.transport.request(wire.Request("GET", path, ACCEPT)) for path in ("/api", "/apis")}
+    begun = cluster.env.monotonic()
+
+    async def late(request: wire.Request) -> wire.Response | None:
+        return before.get(request.target) if cluster.env.monotonic() < begun + 0.5 else None
+
+    cluster.transport.hook = late
+    await change_versions(cluster, v1=False, v2=True)
+    await asyncio.sleep(2)
+    assert watched_versions(cluster) == ["v2"]
+
+
 @pytest.mark.parametrize("metadata", [{}, {"finalizers": [FOREIGN]}], ids=["at once", "after its finalizer"])
 async def test_dependents_of_an_owner_deleted_while_the_watched_version_changes_are_deleted(
     cluster: Cluster, metadata: dict[str, Any]

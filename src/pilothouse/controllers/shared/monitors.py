@@ -105,8 +105,8 @@ class ResourceMonitors(ABC):
         self._replaced: list[tuple[ResourceKey, Monitor]] = []
         """Monitors that were stopped and whose successors have not synced yet."""
         self._definitions: SharedInformer[Object] | None = None
-        self._expected: dict[str, float] = {}
-        """Definitions that discovery should show, and since when."""
+        self._expected: dict[str, tuple[float, Discovery | None]] = {}
+        """Definitions that discovery should show, since when, and the discovery that is outdated then."""
         self._sync_at = math.inf
         self._rests_until = 0.0
         self._next_sync = math.inf
@@ -156,7 +156,7 @@ class ResourceMonitors(ABC):
         """Read discovery now, for a definition that was added or changed, or a missing kind."""
         now = asyncio.get_running_loop().time()
         if definition:
-            self._expected[definition] = now
+            self._expected[definition] = now, self._discovery
         self._schedule(now)
 
     def _schedule(self, at: float) -> None:
@@ -209,9 +209,9 @@ class ResourceMonitors(ABC):
         await self._resync_monitors(stop_removed=False)
         now = asyncio.get_running_loop().time()
         self._rests_until = now + DISCOVERY_GAP_SECONDS
-        for name, since in list(self._expected.items()):
+        for name, (since, outdated) in list(self._expected.items()):
             retry_at = next((since + seconds for seconds in DISCOVERY_DELAY_SECONDS if since + seconds > now), None)
-            if name in self._served or retry_at is None:
+            if (name in self._served and self._discovery is not outdated) or retry_at is None:
                 del self._expected[name]
             else:
                 self._schedule(retry_at)
