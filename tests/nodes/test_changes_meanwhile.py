@@ -114,6 +114,30 @@ async def test_a_boot_that_an_earlier_simulator_obeyed_is_not_repeated(w: World)
     assert await restarts(w) == 2
 
 
+@pytest.mark.world("other")
+@pytest.mark.parametrize("fault", ["silent", "out-of-service"])
+async def test_a_node_stays_silent_when_the_simulator_restarts(w: World, fault: str) -> None:
+    first = await w.start_nodes("a")
+    await w.annotate_node("a", fault=fault)
+    await asyncio.sleep(1)
+    first.cancel()
+    await w.set_node_condition("a", "Ready", "Unknown")
+    taint = {"key": "example.com/kept", "effect": "NoSchedule"}
+    await w.client.patch(NODES.raw, "a", merge_patch({"spec": {"taints": [taint]}}))
+    await w.create_pod(node="a", tolerations=[{"operator": "Exists"}])
+    leases = w.count_writes("leases/kube-node-lease/a")
+    await w.start_nodes("a")
+    await asyncio.sleep(30)
+    assert (await conditions(w, "a"))["Ready"] == "Unknown"
+    assert w.count_writes("leases/kube-node-lease/a") == leases
+    assert (await w.existing()).status.start_time is None
+    await w.annotate_node("a", fault=None)
+    await asyncio.sleep(30)
+    assert (await conditions(w, "a"))["Ready"] == "True"
+    assert (await w.existing()).status.phase == "Running"
+    assert [found.key for found in (await w.node("a")).spec.taints] == ["example.com/kept"]
+
+
 async def test_a_fault_that_is_exchanged_for_another_ends(w: World) -> None:
     await w.annotate_node("n0", fault="out-of-service")
     await asyncio.sleep(1)

@@ -144,7 +144,20 @@ class Heartbeats:
         outages.on_change.append(self._outage_changed)
         eviction_manager.on_change.append(self._conditions_changed)
         self.ready = asyncio.Event()
-        """Set once every node has registered and reported Ready."""
+        """Set once every node has registered and reported Ready, unless an annotation has silenced it before."""
+
+    async def adopt_silent_nodes(self) -> None:
+        """Take over the existing Nodes that annotations have silenced, for an earlier process: they send nothing, not
+        even at the start. Call it before ``run``, and before their pods are served."""
+        await self._nodes.wait_synced()
+        for name, node_state in self._states.items():
+            node = self._nodes.cache.get(name)
+            if node is None or node_state.registered:
+                continue
+            commands = commands_of(node.metadata.annotations)
+            if commands.silent or commands.out_of_service:
+                self._adopt(node_state, node)
+                self._arrive(name)
 
     async def run(self) -> None:
         """Register and heartbeat until cancelled."""
@@ -353,6 +366,18 @@ class Heartbeats:
             await self._take_off_start_taint(node_state, node)
         node_state.registered = True
         self._apply_commands(node_state, node)
+        self._arrive(name)
+
+    def _adopt(self, node_state: _NodeState, node: Node) -> None:
+        """As ``_register``, without a request."""
+        node_state.observe(node)
+        node_state.boots = self._outages.boots(node_state.name)
+        if node_state.profile.adopts:
+            node_state.whole = False
+        node_state.registered = True
+        self._apply_commands(node_state, node)
+
+    def _arrive(self, name: str) -> None:
         if name not in self._arrived:
             self._arrived.add(name)
             if len(self._arrived) == len(self._index):

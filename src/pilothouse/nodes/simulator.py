@@ -132,6 +132,7 @@ class NodeSimulator:
         """Register, heartbeat and serve pods until cancelled."""
         async with TaskGroup("nodes") as group:
             self._record_event.start(group)
+            await self._heartbeats.adopt_silent_nodes()
             group.start(self._heartbeats.run(), name="node heartbeats")
             if self._pod_workers is not None:
                 group.start(self._pod_workers.run(), name="node pods")
