@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.why.cluster import Cluster, roots, text, texts
+from tests.why.cluster import NAMESPACE, Cluster, roots, text, texts
 
-from pilothouse.api.core import NODES
+from pilothouse.api.core import NODES, PODS
 
 
 def _class(mode: str, provisioner: str = "disks.example.com") -> dict[str, Any]:
@@ -88,3 +88,20 @@ async def test_a_consumer_that_fits_no_node(cluster: Cluster) -> None:
     assert texts((await cluster.why("pods", "db-0")).steps) == ["pod/db-0 fits none of 3 nodes"]
     claim = await cluster.why("persistentvolumeclaims", "data-db-0")
     assert texts(claim.steps)[0].startswith("persistentvolumeclaim/data-db-0 waits until db-0 is scheduled: ")
+
+
+async def test_the_node_of_a_volume_was_deleted(cluster: Cluster) -> None:
+    """As when a node is replaced: drained, and deleted."""
+    await cluster.create(_class("WaitForFirstConsumer", "simulated.pilothouse.dev"))
+    await cluster.create(_database())
+    await asyncio.sleep(20)
+    node = (await cluster.user.get(PODS, "db-0", NAMESPACE)).spec.node_name
+    await cluster.patch(NODES, node, {"spec": {"unschedulable": True}}, namespace="")
+    await cluster.user.delete(PODS, "db-0", NAMESPACE)
+    await asyncio.sleep(5)
+    await cluster.user.delete(NODES, node)
+    await asyncio.sleep(30)
+    explanation = await cluster.why("pods", "db-0")
+    assert roots(explanation)[0].startswith(f"node/{node} was deleted, by kubernetes-admin"), text(explanation)
+    (step,) = explanation.steps
+    assert step.table[-1].endswith(" of claim data-db-0 is on no existing node")

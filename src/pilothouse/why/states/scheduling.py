@@ -1,12 +1,15 @@
 """Pods that are not scheduled."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from pilothouse.api.core import Node, Pod, Taint
+import msgspec
+
+from pilothouse.api.core import Node, NodeSelector, Pod, Taint
 from pilothouse.api.resource import RESOURCE_CLAIMS
-from pilothouse.semantics.node_affinity import matches_node_selection
+from pilothouse.semantics.node_affinity import matches_node_selection, selects_labels
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.semantics.pods import effective_requests, is_terminal
 from pilothouse.why.evidence import Reference, newest_spec_changes
@@ -31,6 +34,7 @@ _AVAILABLE = re.compile(
 )
 _ENTRY = re.compile(r"^(\d+) (.*)$", re.DOTALL)
 _OF_CLAIMS = ("PersistentVolumeClaim", "persistentvolumeclaim", '"VolumeBinding"')
+_VOLUME_CONFLICT = "didn't match PersistentVolume's node affinity"
 _COMPUTED_REASONS = (
     "had untolerated taint",
     "had taint",
@@ -95,6 +99,8 @@ async def _scheduler_steps(view: View, message: str) -> list[Step]:
     lines = [*groups.excluded_lines(), *groups.other_lines(match[1].split(", "))]
     step = view.step(f"fits none of {len(nodes)} nodes", table=[*lines, *_preemption(match[2] or "")])
     step.because = await groups.acts()
+    if _VOLUME_CONFLICT in message:
+        await _add_lost_volumes(view, step, nodes)
     creation = await lifetime.created(view)
     if groups.depends_on_pod or not step.because or _selects_since(creation, step.because):
         if creation is not None:
@@ -102,6 +108,34 @@ async def _scheduler_steps(view: View, message: str) -> list[Step]:
         elif not step.because:
             step.root = STATE
     return [step]
+
+
+async def _add_lost_volumes(view: View, step: Step, nodes: list[dict[str, Any]]) -> None:
+    """The volumes of the pod that no existing node reaches, and who deleted the node that did."""
+    for claim in await _claim_views(view):
+        volume = await view.read("persistentvolumes", str(claim.spec.get("volumeName") or ""), namespace="")
+        required = (volume.spec.get("nodeAffinity") or {}).get("required")
+        if not required:
+            continue
+        selector = msgspec.convert(required, NodeSelector, strict=False)
+        if any(map(partial(_is_selected, selector), nodes)):
+            continue
+        step.table.append(f"the volume {volume.reference.name} of claim {claim.reference.name} is on no existing node")
+        step.because += await _deleted_node(view, partial(_is_selected, selector))
+
+
+async def _deleted_node(view: View, matches: Callable[[dict[str, Any]], bool]) -> list[Step]:
+    """The last deletion of a node that matches, if no node with that name exists."""
+    for change in reversed(await view.evidence.changes_of_all("nodes", "")):
+        if change.type == "DELETED" and await view.evidence.get(change.reference) is None:
+            last = await view.evidence.after(change)
+            if last is not None and matches(last):
+                return [await view.chain.step(change)]
+    return []
+
+
+def _is_selected(selector: NodeSelector, node: dict[str, Any]) -> bool:
+    return selects_labels(selector, (node.get("metadata") or {}).get("labels") or {})
 
 
 def _selects_since(creation: Step | None, node_changes: list[Step]) -> bool:
@@ -128,13 +162,7 @@ async def _claims(view: View, message: str) -> Step | None:
     volumes on the node that it has selected, for ten minutes; so the message is empty, or of an earlier attempt."""
     if message and not any(word in message for word in _OF_CLAIMS):
         return None
-    names = [
-        (volume.get("persistentVolumeClaim") or {}).get("claimName") or f"{view.reference.name}-{volume.get('name')}"
-        for volume in view.spec.get("volumes") or ()
-        if volume.get("persistentVolumeClaim") or volume.get("ephemeral")
-    ]
-    claims = [await view.read("persistentvolumeclaims", name) for name in names]
-    unbound = [claim for claim in claims if claim.status.get("phase") != "Bound"]
+    unbound = [claim for claim in await _claim_views(view) if claim.status.get("phase") != "Bound"]
     node = next((node for claim in unbound if (node := selected_node(claim))), "")
     if not message and not node:
         return None
@@ -147,6 +175,16 @@ async def _claims(view: View, message: str) -> Step | None:
     return step
 
 
+async def _claim_views(view: View) -> list[View]:
+    """The claims of a pod, also of its ephemeral volumes."""
+    names = [
+        (volume.get("persistentVolumeClaim") or {}).get("claimName") or f"{view.reference.name}-{volume.get('name')}"
+        for volume in view.spec.get("volumes") or ()
+        if volume.get("persistentVolumeClaim") or volume.get("ephemeral")
+    ]
+    return [await view.read("persistentvolumeclaims", name) for name in names]
+
+
 async def _missing_resource_claims(view: View) -> Step | None:
     """A pod that the scheduler does not try, because resource claims do not exist. It reports nothing about it."""
     created = {one.get("name"): one.get("resourceClaimName") for one in view.status.get("resourceClaimStatuses") or ()}
@@ -156,7 +194,7 @@ async def _missing_resource_claims(view: View) -> Step | None:
         name = entry.get("resourceClaimName") or created.get(entry.get("name"))
         if name:
             claim = await view.read(RESOURCE_CLAIMS.group_resource, name)
-            if claim.now is None:
+            if claim.now is None and not claim.is_unreadable:
                 missing.append(name)
                 steps = (await claim.finding()).steps
                 deletions += steps[:1] if steps and steps[0].by else ()
@@ -294,7 +332,7 @@ class NodeGroups:
             if step is not None:
                 steps.setdefault((step.by, step.text.partition(" ")[2]), step)
         if not steps and any(reason.startswith(_NOT_SELECTED) for reason in self._excluded):
-            return await self._deleted_node()
+            return await _deleted_node(self._view, self._selects)
         return list(steps.values())
 
     async def _label_removal(self, node: View) -> Step | None:
@@ -309,16 +347,6 @@ class NodeGroups:
 
     def _selects(self, node: dict[str, Any]) -> bool:
         return matches_node_selection(self._pod.spec, typed(node, Node))
-
-    async def _deleted_node(self) -> list[Step]:
-        """The last deletion of a node that the pod selected, if no node with that name exists."""
-        evidence = self._view.evidence
-        for change in reversed(await evidence.changes_of_all("nodes", "")):
-            if change.type == "DELETED" and await evidence.get(change.reference) is None:
-                last = await evidence.after(change)
-                if last is not None and self._selects(last):
-                    return [await self._view.chain.step(change)]
-        return []
 
 
 async def node_change(node: View, change_kind: str) -> Step | None:
