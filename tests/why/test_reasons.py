@@ -83,6 +83,35 @@ async def test_template_selecting_a_removed_node_label(cluster: Cluster) -> None
     assert any(item.startswith("deployment/web changed: spec.template.spec.nodeSelector") for item in result), result
 
 
+async def test_a_pod_of_a_retried_job_that_is_not_scheduled(cluster: Cluster) -> None:
+    template = {"metadata": {"annotations": {"simulated.pilothouse.dev/exit-code": "3"}}}
+    spec = {"restartPolicy": "Never", "containers": [container()]}
+    body = {"template": {**template, "spec": spec}}
+    await cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "import"}, "spec": body})
+    await asyncio.sleep(5)
+    explanation = await cluster.why("jobs.batch", "import")
+    assert (explanation.state, len(explanation.steps[0].because)) == ("retrying", 1)
+    for node in (await cluster.user.list(NODES)).items:
+        await cluster.patch(NODES, node.metadata.name, {"spec": {"unschedulable": True}}, "")
+    await asyncio.sleep(30)
+    explanation = await cluster.why("jobs.batch", "import")
+    held, failed = explanation.steps[0].because
+    assert held.text.endswith(" fits none of 3 nodes")
+    assert " failed: container app exited with 3" in failed.text
+
+
+async def test_labels_that_a_binding_copies_select_no_pod(cluster: Cluster) -> None:
+    for node in (await cluster.user.list(NODES)).items:
+        zone = {"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}
+        await cluster.patch(NODES, node.metadata.name, zone, "")
+    await cluster.deployment(replicas=1)
+    (name,) = await cluster.pods()
+    assert (await cluster.user.get(PODS, name, NAMESPACE)).metadata.labels["topology.kubernetes.io/zone"] == "z"
+    await cluster.plane.delete("v1", "Pod", name)
+    await asyncio.sleep(40)
+    assert "its labels had been changed" not in text(await cluster.why("pods", name))
+
+
 async def test_history_limit_is_no_cause_of_a_job(cluster: Cluster) -> None:
     await cluster.create(cron_job())
     await cluster.patch(CRON_JOBS, "payout", {"spec": {"successfulJobsHistoryLimit": 5}})

@@ -10,7 +10,7 @@ from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why.actors import actor_with_command, component_cause
 from pilothouse.why.changes import asks_deletion, summary
 from pilothouse.why.evidence import Document, Evidence, ObjectChange
-from pilothouse.why.requests import relevant_differences
+from pilothouse.why.requests import is_binding, relevant_differences
 
 _RESOURCES = (
     "configmaps",
@@ -68,8 +68,8 @@ async def _label_change_hint(evidence: Evidence, change: ObjectChange) -> list[s
     """For a deletion: who changed the object's labels shortly before, since it may have been selected by label."""
     earlier = [other for other in await evidence.changes(change.reference) if other.revision < change.revision]
     for other in reversed(earlier[-_MAX_EARLIER:]):
-        if other.type != "MODIFIED" or not _is_near(change, other, _COPIED_SECONDS):
-            continue
+        if other.type != "MODIFIED" or is_binding(other) or not _is_near(change, other, _COPIED_SECONDS):
+            continue  # a binding copies the topology labels of the node (admission plugin PodTopologyLabels)
         old, new = await evidence.before(other), await evidence.after(other)
         if old is None or new is None or _labels(old) == _labels(new):
             continue

@@ -7,6 +7,7 @@ from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.machinery.zones import UnknownZone, load_zone
 from pilothouse.why.evidence import Document, Reference
 from pilothouse.why.states.lifetime import created, last_change
+from pilothouse.why.states.pods import STARTING
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import unready_pod_steps
 from pilothouse.why.steps import STATE, TIME, Step, pluralize
@@ -39,8 +40,10 @@ async def job(view: View) -> Finding | None:
         f"the back-off limit is {limit}, and each failure doubles the wait before the next pod, "
         "from 10 seconds up to 10 minutes"
     )
-    step = view.step(text, root=STATE, because=[await _failure(view, pod) for pod in failed_pods[-_SHOWN_PODS:]])
-    return Finding("retrying", (step,))
+    # A pod that is held up delays the Job more than those that failed before it.
+    because = [step for step in await _unready_steps(view, pods) if not step.text.endswith(STARTING)]
+    because += [await _failure(view, pod) for pod in failed_pods[-_SHOWN_PODS:]]
+    return Finding("retrying", (view.step(text, root=STATE, because=because),))
 
 
 async def _completed(view: View, complete: Document) -> Step:
@@ -59,9 +62,9 @@ async def _not_running(view: View, pods: list[Document]) -> Finding | None:
         manager = view.spec.get("managedBy") or "job-controller"
         text = f"was not started: {manager} has not set status.startTime"
         return Finding("not started", (view.step(text, root=STATE, because=await _last_change_steps(view)),))
-    active = [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
+    active = _active(pods)
     ready = [pod for pod in active if condition(pod, "Ready").get("status") == "True"]
-    because = await unready_pod_steps([view.of("pods", pod["metadata"]["name"], pod) for pod in active])
+    because = await _unready_steps(view, pods)
     rejected = await rejection(view)
     if rejected is not None:
         change = await last_change(view)
@@ -71,6 +74,14 @@ async def _not_running(view: View, pods: list[Document]) -> Finding | None:
     parallel = view.spec.get("parallelism", 1)
     text = f"should have {pluralize(parallel, 'pod')} at a time, has {len(active)}, of which {len(ready)} are ready"
     return Finding("not running", (view.step(text, because=because),))
+
+
+async def _unready_steps(view: View, pods: list[Document]) -> list[Step]:
+    return await unready_pod_steps([view.of("pods", pod["metadata"]["name"], pod) for pod in _active(pods)])
+
+
+def _active(pods: list[Document]) -> list[Document]:
+    return [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
 
 
 async def _failed(view: View, failed: Document) -> tuple[Step, ...]:

@@ -8,6 +8,7 @@ from pilothouse.why.states.containers import Failure, container_lines, failures
 from pilothouse.why.steps import FAULT, STATE, UNREADABLE, Step
 from pilothouse.why.view import Finding, View
 
+STARTING = "is being started, nothing is known to hold it up"
 _MAX_FAILURES = 3
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed"})
 
@@ -202,7 +203,7 @@ def _missing_gates(view: View) -> list[str]:
 
 async def _starting_step(view: View) -> Step:
     creation = await lifetime.created(view)
-    step = view.step("is being started, nothing is known to hold it up")
+    step = view.step(STARTING)
     if creation is not None:
         step.because = [creation]
     else:
