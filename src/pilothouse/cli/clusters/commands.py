@@ -408,7 +408,14 @@ def _stop(cluster: Cluster) -> None:
 
 def start(program: str, args: Sequence[str]) -> int:
     """Start clusters."""
-    return _each_named(start_flag_set(program), program, args, _start)
+    flags = start_flag_set(program)
+    for word in args:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name not in flags and name in create_flag_set(program):
+            text = f"unknown flag: --{name}: a cluster keeps the flags with which it was created"
+            print(f'Error: {text}\nSee "{program} --help" for usage.', file=sys.stderr)
+            return 2
+    return _each_named(flags, program, args, _start)
 
 
 def _start(cluster: Cluster) -> None:

@@ -2,9 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
+_VERSION = "every cluster is Kubernetes' version of this release (`pilothouse version`)"
+_NODES = "--nodes is the number of nodes"
+_NAME = "the name is an argument: `pilothouse create cluster NAME`"
 _FLAGS: Mapping[str, str] = {
+    "--agents": _NODES,
+    "--servers": _NODES,
+    "--workers": _NODES,
+    "--driver": "there is none: a cluster is a process, without containers and virtual machines",
+    "--kubernetes-version": _VERSION,
+    "--profile": _NAME,
+    "-p": _NAME,
     "--config": "there is no file of the cluster; its flags are those of `pilothouse up`, such as --nodes 3",
-    "--image": "there are no images: every cluster is Kubernetes' version of this release (`pilothouse version`)",
+    "--image": f"there are no images: {_VERSION}",
     "--wait": "`pilothouse create cluster` waits until the cluster is ready; --timeout is for the manifests",
     "--data-dir": "a cluster in the background has a directory of its own, which `pilothouse list` shows; "
     "`pilothouse up` takes --data-dir",
@@ -34,7 +44,7 @@ def of_images(args: Sequence[str]) -> str:
 
 
 def of_flags(program: str, args: Sequence[str]) -> str:
-    """The error for a flag that kind has and ``program`` does not; empty if there is none."""
+    """The error for a flag that kind, k3d or minikube has and ``program`` does not; empty if there is none."""
     for at, word in enumerate(args):
         if word == "--":
             break
