@@ -3,10 +3,11 @@
 import asyncio
 from typing import Any
 
-from tests.why.cluster import Cluster, roots, texts
+from tests.why.cluster import Cluster, roots, text, texts
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
+from pilothouse.why import Step
 
 
 def _autoscaler(**spec: Any) -> dict[str, Any]:
@@ -55,6 +56,32 @@ async def test_scale_target_with_zero_replicas(cluster: Cluster) -> None:
         roots(explanation)[0]
         == "deployment/web changed: spec.replicas: 2 -> 0, by kubernetes-admin with pilothouse-testing"
     )
+
+
+async def test_pods_that_do_not_run_yet(cluster: Cluster) -> None:
+    await cluster.deployment(containers=[{"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "1000"}}}])
+    await cluster.create(_autoscaler())
+    await asyncio.sleep(40)
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert "can't scale: FailedGetResourceMetric: " in explanation.steps[0].text
+    assert any(line.startswith("3 nodes: Insufficient cpu") for line in _lines(explanation.steps)), text(explanation)
+
+
+async def test_requested_load(cluster: Cluster) -> None:
+    await cluster.deployment(containers=[{"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}])
+    await cluster.create(_autoscaler())
+    await asyncio.sleep(60)
+    load = {"metadata": {"annotations": {"simulated.pilothouse.dev/cpu-load": "2"}}}
+    await cluster.patch(DEPLOYMENTS, "web", load)
+    await asyncio.sleep(60)
+    first, *_others = roots(await cluster.why("horizontalpodautoscalers.autoscaling", "web"))
+    assert first.startswith(
+        'deployment/web changed: metadata.annotations["simulated.pilothouse.dev/cpu-load"] added'
+    ), first
+
+
+def _lines(steps: list[Step]) -> list[str]:
+    return [line for step in steps for line in [*step.table, *_lines(step.because)]]
 
 
 async def test_pods_without_requests(cluster: Cluster) -> None:

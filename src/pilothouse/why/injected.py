@@ -23,16 +23,21 @@ async def injected(evidence: Evidence, reference: Reference, *, until: int = 0) 
     return None
 
 
-async def load_change(evidence: Evidence, workload: Reference, *, until: int) -> ObjectChange | None:
-    """The last change of the load on a workload before the revision ``until``; None if it had none, or was created with
-    it."""
-    changes = [change for change in await evidence.changes(workload) if change.revision < until]
+async def load_change(evidence: Evidence, workload: Reference, *, until: int = 0) -> ObjectChange | None:
+    """The last change of the load on a workload, or the last before the revision ``until``; None if it had none, or was
+    created with it."""
+    changes = [change for change in await evidence.changes(workload) if not until or change.revision < until]
     for change in reversed(newest_spec_changes(evidence, changes)):
         if change.type != "MODIFIED":
             return None
         if _loads(await evidence.before(change)) != _loads(await evidence.after(change)):
             return change
     return None
+
+
+def has_load(document: Document | None) -> bool:
+    """Whether a load is requested of a workload."""
+    return any(_loads(document))
 
 
 def _loads(document: Document | None) -> list[str | None]:

@@ -9,11 +9,12 @@ import re
 from typing import Any
 
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
-from pilothouse.why.evidence import Document, Reference
+from pilothouse.why.evidence import Document
+from pilothouse.why.injected import has_load, load_change
 from pilothouse.why.states.lifetime import created, last_change
 from pilothouse.why.states.mutations import injected_container
 from pilothouse.why.states.owners import workload_of
-from pilothouse.why.steps import STATE, Step
+from pilothouse.why.steps import STATE, UNREMARKABLE, Step
 from pilothouse.why.view import Finding, View
 
 _NO_REQUEST = re.compile(r"missing request for \S+ in container (?P<container>\S+) of Pod (?P<pod>\S+)")
@@ -37,11 +38,15 @@ async def autoscaler(view: View) -> Finding | None:
     for failing in (able, active):
         if failing.get("status") == "False":
             step = view.step(f"can't scale: {failing.get('reason')}: {failing.get('message')}", root=STATE)
-            step.because = await _target(view) or await _without_request(view, str(failing.get("message") or ""))
+            step.because = (
+                await _missing_target(view)
+                or await _without_request(view, str(failing.get("message") or ""))
+                or await _unready_target(view, str(failing.get("reason")))
+            )
             steps.append(step)
     compared = [f"compares {line}" for line in _metric_lines(view.spec, view.status, current)]
     if not steps and compared:
-        steps.append(view.step(compared.pop(0), root=STATE))
+        steps.append(view.step(compared.pop(0), root=STATE, because=await _load(view)))
     if steps:
         steps[0].table = compared
     if limited.get("status") == "True":
@@ -81,16 +86,37 @@ async def _without_request(view: View, message: str) -> list[Step]:
     return [change] if change is not None else []
 
 
-async def _target(view: View) -> list[Step]:
-    """A scale target that does not exist or has no replicas."""
+async def _target(view: View) -> View | None:
+    """The scale target, which may not exist; None if its kind is not served."""
     target = view.spec.get("scaleTargetRef") or {}
     resource = view.evidence.resource_of(target.get("apiVersion") or "", target.get("kind") or "")
-    name = target.get("name") or ""
-    if not resource:
+    return await view.read(resource, target.get("name") or "") if resource else None
+
+
+async def _load(view: View) -> list[Step]:
+    """The last change of the load that is requested by annotation of the scale target."""
+    target_view = await _target(view)
+    if target_view is None or not has_load(target_view.now):
         return []
-    target_object = await view.evidence.get(Reference(resource, view.reference.namespace, name))
-    target_view = view.of(resource, name, target_object)
-    if target_object is not None:
+    change = await load_change(view.evidence, target_view.reference)
+    return [] if change is None else [await view.chain.step(change)]
+
+
+async def _unready_target(view: View, reason: str) -> list[Step]:
+    """For missing metrics: why the pods of the scale target, which have none before they run, are not ready."""
+    target_view = await _target(view) if reason == "FailedGetResourceMetric" else None
+    if target_view is None or target_view.now is None:
+        return []
+    finding = await target_view.finding()
+    return [] if finding.state in UNREMARKABLE else list(finding.steps)
+
+
+async def _missing_target(view: View) -> list[Step]:
+    """A scale target that does not exist or has no replicas."""
+    target_view = await _target(view)
+    if target_view is None or target_view.is_unreadable:
+        return []
+    if target_view.now is not None:
         change = await last_change(target_view) if target_view.spec.get("replicas") == 0 else None
         return [change] if change is not None else []
     deletion = next((change for change in reversed(await target_view.changes()) if change.type == "DELETED"), None)
