@@ -353,6 +353,17 @@ def test_the_state_of_the_awaited_object_is_explained(tmp_path: Path, rule: str,
     assert "Insufficient cpu (requests 900, at most " in failed.why
 
 
+def test_an_outage_is_the_cause_after_the_history_of_its_nodes(tmp_path: Path) -> None:
+    """Pods are evicted five minutes after their node was marked, when the history of the store does not have that."""
+    spec = WEB.replace("{time: 5m}", "{time: 20m}").replace("containers:", "nodeName: node-0, containers:")
+    spec += "  timeline: [{name: outage, at: 1m, nodes: {name: node-0, silence: true}}]\n"
+    spec += "  expect:\n    eventually:\n    - {after: outage, within: 8m, again: true, "
+    spec += "cel: \"objects.deployments['default/web'].status.readyReplicas == 3\"}\n"
+    failed = result(tmp_path, spec).failure
+    assert failed is not None
+    assert failed.why.splitlines()[-1].endswith('node/node-0 goes silent, entry "outage"'), failed.why
+
+
 def test_a_cluster_that_is_never_quiet_fails(tmp_path: Path) -> None:
     spec = WEB.replace("{time: 5m}", "{quiet: 2m, time: 10m}")
     entry = "  timeline: [{every: 1m, until: 20m, restart: {deployment: web}}]\n"

@@ -2,6 +2,8 @@
 failed simulation can be explained after its end."""
 
 import datetime
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -20,8 +22,10 @@ _event = msgspec.json.Decoder(Event).decode
 class StoreEvidence:
     """``Evidence`` from the store of an API server."""
 
-    def __init__(self, store: Store, table: ResourceTable) -> None:
+    def __init__(self, store: Store, table: ResourceTable, earlier: Sequence[Change] = ()) -> None:
+        """``earlier`` are changes that may be older than the history of the store, oldest first."""
         self._store = store
+        self._earlier = earlier
         self._kinds: dict[str, str] = {}
         self._by_kind: dict[tuple[str, str], str] = {}
         self.namespaced: list[str] = []
@@ -64,20 +68,24 @@ class StoreEvidence:
     async def changes(self, reference: Reference) -> list[ObjectChange]:
         """All changes of the object that are known, oldest first."""
         key = _key(reference)
-        return [
-            self.described(change) for change in self._store.changes(_prefix(reference.resource)) if change.key == key
-        ]
+        return [self.described(change) for change in self._changes(_prefix(reference.resource)) if change.key == key]
 
     async def changes_of_all(self, resource: str, namespace: str) -> list[ObjectChange]:
         """All changes of a resource in a namespace that are known, oldest first."""
         below = _prefix(resource) + (f"{namespace}/" if namespace else "")
-        changes = self._store.changes(_prefix(resource))
+        changes = self._changes(_prefix(resource))
         return [self.described(change) for change in changes if change.key.startswith(below)]
 
     async def changes_between(self, resource: str, since: int, before: int) -> list[ObjectChange]:
         """The changes of a resource between two revisions, oldest first."""
-        changes = self._store.changes(_prefix(resource))
+        changes = self._changes(_prefix(resource))
         return [self.described(change) for change in changes if since < change.revision < before]
+
+    def _changes(self, prefix: str) -> list[Change]:
+        changes = self._store.changes(prefix)
+        oldest = changes[0].revision if changes else math.inf
+        earlier = [change for change in self._earlier if change.key.startswith(prefix) and change.revision < oldest]
+        return [*earlier, *changes]
 
     async def change_at(self, reference: Reference, resource_version: str) -> ObjectChange | None:
         """The change that wrote a version of the object; None if it is unknown."""

@@ -46,6 +46,7 @@ from pilothouse.env.virtual import VirtualClock
 from pilothouse.machinery.times import format_micro_time
 from pilothouse.nodes import Profile
 from pilothouse.nodes.behaviour import DeriveBehaviour, behaviour_of
+from pilothouse.nodes.profile import KUBELET
 from pilothouse.plane import LocalClients, NodeGroup, Plane, PlaneOptions
 from pilothouse.plane.clients import ADMIN
 from pilothouse.plane.options import SERVICE_RANGE
@@ -74,6 +75,8 @@ with lazy_imports():
 
 _MAX_NODE_FAULTS = 50
 """Maximum number of faults recorded for each node."""
+_MAX_NODE_CHANGES = 5000
+"""Maximum number of changes of nodes that are kept for explanations, longer than the history of the store."""
 QUIET_SECONDS = 1200.0
 """A cluster is idle after this time without writes: the longest backoff of a queue is 1000 s."""
 STALE_SECONDS = 60.0
@@ -195,6 +198,8 @@ class Simulation:
         self._running = asyncio.Event()
         self._ending = False
         self.store.on_commit.append(self._committed)
+        self._node_changes: deque[Change] = deque(maxlen=_MAX_NODE_CHANGES)
+        self.store.follow("/nodes/", self._keep_node_changes)
 
     # Start and end
 
@@ -414,12 +419,20 @@ class Simulation:
                 return steps.Step(text=f"{name} {text}", object=name, time=time, root=steps.FAULT)
         return None
 
+    def _keep_node_changes(self, changes: Sequence[Change]) -> None:
+        """A pod is evicted from a node five minutes after the change that led to it (the default
+        ``tolerationSeconds``): as long as the history of the store. Reports of the kubelet lead to nothing."""
+        for change in changes:
+            cause = change.origin.cause if change.origin is not None else None
+            if cause is None or cause.component != KUBELET:
+                self._node_changes.append(msgspec.structs.replace(change, memo=None))
+
     def explained(self) -> str:
         """The explanation of the write that an invariant rejected; empty if there is none."""
         if self.checked is None:
             return ""
         server = self.plane.server
-        store_evidence = evidence.StoreEvidence(server.store, server.core.table)
+        store_evidence = evidence.StoreEvidence(server.store, server.core.table, self._node_changes)
         explanation = chain.Chain(store_evidence, self._fault_before).step(store_evidence.described(self.checked))
         try:
             explanation.send(None)  # nothing awaits: the store is in memory
@@ -430,8 +443,8 @@ class Simulation:
     def state_explained(self, reference: "Reference") -> str:
         """Why an object is in its state, as ``pilothouse why`` prints it; empty if nothing is known to be wrong."""
         server = self.plane.server
-        store_evidence = evidence.StoreEvidence(server.store, server.core.table)
-        explanation = why.explain(store_evidence, reference, time=self.env.now())
+        store_evidence = evidence.StoreEvidence(server.store, server.core.table, self._node_changes)
+        explanation = why.explain(store_evidence, reference, time=self.env.now(), unrecorded=self._fault_before)
         try:
             explanation.send(None)  # nothing awaits: the store is in memory
         except StopIteration as done:

@@ -3,7 +3,7 @@
 import datetime
 
 from pilothouse.env import Env
-from pilothouse.why.chain import Chain
+from pilothouse.why.chain import Chain, UnrecordedFault
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime, recorded, stored
 from pilothouse.why.states.registry import CHECKS, DEFAULT_CHECKS
@@ -14,11 +14,17 @@ _MAX_ROOTS = 3
 """Root causes for which other writes of the same user are listed."""
 
 
-async def explain(evidence: Evidence, reference: Reference, *, time: datetime.datetime | None = None) -> Explanation:
-    """Explain the state of an object. ``time`` is the cluster's, by default now. Failed reads are listed in ``unseen``;
-    they raise nothing."""
+async def explain(
+    evidence: Evidence,
+    reference: Reference,
+    *,
+    time: datetime.datetime | None = None,
+    unrecorded: UnrecordedFault = lambda _reference, _until: None,
+) -> Explanation:
+    """Explain the state of an object. ``time`` is the cluster's, by default now; ``unrecorded`` finds faults that no
+    write injected. Failed reads are listed in ``unseen``; they raise nothing."""
     now = time or Env().now()
-    view = View(evidence, Chain(evidence), reference, await evidence.get(reference), now, finding)
+    view = View(evidence, Chain(evidence, unrecorded), reference, await evidence.get(reference), now, finding)
     result = await finding(view)
     explanation = Explanation(
         object=view.title, namespace=reference.namespace, state=result.state, steps=list(result.steps)
