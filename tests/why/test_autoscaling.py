@@ -1,6 +1,7 @@
 """Explanations of HorizontalPodAutoscalers."""
 
 import asyncio
+import re
 from typing import Any
 
 from tests.why.cluster import Cluster, roots, text, texts
@@ -74,7 +75,10 @@ async def test_requested_load(cluster: Cluster) -> None:
     load = {"metadata": {"annotations": {"simulated.pilothouse.dev/cpu-load": "2"}}}
     await cluster.patch(DEPLOYMENTS, "web", load)
     await asyncio.sleep(60)
-    first, *_others = roots(await cluster.why("horizontalpodautoscalers.autoscaling", "web"))
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    text_of_metric = texts(explanation.steps)[0].partition(", by ")[0]
+    assert re.search(r": [\d.]+, times 3 replicas makes at most \d+$", text_of_metric), text_of_metric
+    first, *_others = roots(explanation)
     assert first.startswith(
         'deployment/web changed: metadata.annotations["simulated.pilothouse.dev/cpu-load"] added'
     ), first

@@ -163,7 +163,10 @@ def _line(
         if 1 - down <= ratio <= 1 + up:
             outcome = f"within the tolerance of {down if ratio < 1 else up:g}, so {replicas} replicas stay"
         elif math.isfinite(ratio):
-            outcome = f"times {replicas} replicas makes {math.ceil(replicas * ratio - 1e-9)}"
+            # Pods that are not ready or have no metrics count less when scaling up, and when scaling down the former
+            # not at all, the latter as if they were at the target (replica_calculator.go, calcPlainMetricReplicas).
+            bound = "at most" if ratio > 1 else "about"
+            outcome = f"times {replicas} replicas makes {bound} {math.ceil(replicas * ratio - 1e-9)}"
         else:
             outcome = "a target of 0"
         return f"{name or type_}: {value[field]}{unit} with the target {target[field]}{unit}: {ratio:.2f}, {outcome}"
