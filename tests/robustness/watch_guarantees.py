@@ -173,10 +173,18 @@ def _bookmarkable(watch: Watch) -> list[str]:
 
 def _filtered(watch: Watch, possible: set[Event]) -> list[str]:
     return [
-        f"filtered: {event.type} {event.key} at {event.revision} is nothing that this watch asks for"
+        f"filtered: {event.type} {event.key} at {event.revision} is nothing that this watch asks for: {event.value!r}, "
+        f"and in etcd {_around(event, possible)}"
         for event in _sent(watch)
         if event not in possible
     ]
+
+
+def _around(event: Event, possible: set[Event]) -> list[tuple[str, int, str]]:
+    """The last and the next event of the key that was to be expected, and that of the revision."""
+    of_key = sorted((other.revision, other.type, other.value) for other in possible if other.key == event.key)
+    at = bisect.bisect_left(of_key, (event.revision,))
+    return [(kind, revision, value) for revision, kind, value in of_key[max(0, at - 1) : at + 2]]
 
 
 def _reliable(watch: Watch, expected: Sequence[Event]) -> list[str]:

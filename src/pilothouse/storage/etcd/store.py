@@ -621,7 +621,7 @@ class EtcdStore(Store):
                 self._publish(group)  # the next change starts from the result of this one
             deleted = event.type == messages.DELETE
             if revision > self.revision and not (deleted and key not in self._records):
-                own_write = self._own_write(pair, event.type)
+                own_write = self._own_write(key, pair, event.type)
                 value = None if deleted or own_write is not None else await self.values.decode(key, pair)
                 group[key] = self._staged(key, pair, own_write, value)
         self._publish(group)
@@ -633,11 +633,14 @@ class EtcdStore(Store):
             self._apply([*group.values()])
             group.clear()
 
-    def _own_write(self, pair: Any, type_: int) -> Write | None:
-        """The write of this server that an event is about."""
+    def _own_write(self, key: str, pair: Any, type_: int) -> Write | None:
+        """The write of this server that an event is about: with the same result, and the same state before it. Another
+        server may have deleted the object in a state that this one's deletion does not expect."""
         for write in self._in_flight.get(pair.key, ()):
             if not write.staged.committed and write.data == (None if type_ == messages.DELETE else pair.value):
-                return write
+                record = self._records.get(key)
+                if write.expected == (0 if record is None else record.revision):
+                    return write
         return None
 
     def _staged(self, key: str, pair: Any, write: Write | None, value: bytes | None) -> Staged:
