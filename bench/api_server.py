@@ -1,8 +1,7 @@
 """API server compared with kube-apiserver: creates, updates, a mixed load, lists of 10,000 pods, and 100 watches.
 
 pilothouse serves HTTPS and stores durably in SQLite, or in an etcd of its own (``server-etcd``). kube-apiserver uses
-an etcd with ``--unsafe-no-fsync``, as pilothouse's is then, so that the disk is not compared; pilothouse has
-``--etcd-client-process``, since kube-apiserver uses two cores, too. Both servers run during
+an etcd with ``--unsafe-no-fsync``, as pilothouse's is then, so that the disk is not compared. Both servers run during
 the whole benchmark; one load generator, this process, uses them alternately with 32 connections. Figures: operations
 per second, CPU of the server per operation (with its etcd's), and resident memory per pod.
 
@@ -27,7 +26,7 @@ from tests.etcd import Etcd
 from tests.real_cluster import missing_programs, running
 
 from bench.durable_creates import CONCURRENCY, pod
-from bench.processes import cpu_seconds, pilothouse, resident_bytes, started, wait_for_line, with_children
+from bench.processes import cpu_seconds, pilothouse, resident_bytes, started, wait_for_line
 from bench.report import Figure, figure
 from pilothouse.api.wire import Request, Response
 from pilothouse.client.connect import connect
@@ -244,11 +243,10 @@ def _pilothouse(etcd: Etcd | None) -> Iterator[_Side]:
         kubeconfig, log = directory / "kubeconfig", directory / "log"
         command = pilothouse("apiserver", f"--data-dir={directory}/data", "--port=0", f"--kubeconfig={kubeconfig}")
         if etcd is not None:
-            command += [f"--etcd-servers={etcd.url}", "--etcd-client-process"]
+            command.append(f"--etcd-servers={etcd.url}")
         with started(command, log, cwd=directory) as process:
             wait_for_line(process, "API server ready", log)
-            pids = tuple(with_children(process.pid))
-            yield _Side("pilothouse", kubeconfig, (*pids, etcd.pid) if etcd is not None else pids)
+            yield _Side("pilothouse", kubeconfig, (process.pid, *((etcd.pid,) if etcd is not None else ())))
 
 
 @contextlib.contextmanager

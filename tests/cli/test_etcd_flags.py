@@ -15,14 +15,14 @@ from pilothouse.storage.etcd.options import EtcdOptions, locations_of
 SERVER = "--etcd-servers=https://10.0.0.1:2379,https://10.0.0.2:2379"
 
 
-def test_the_flags_are_upstreams_and_one_more_in_both_commands() -> None:
+def test_the_flags_are_upstreams_in_both_commands() -> None:
     names = ["etcd-servers", "etcd-servers-overrides", "etcd-prefix", "etcd-cafile", "etcd-certfile", "etcd-keyfile"]
     for module in (apiserver, up):
         result = [flag.name for flag in module.flag_set("x").groups["etcd"]]
         checks = ["etcd-db-metric-poll-interval", "etcd-healthcheck-timeout", "etcd-readycheck-timeout"]
         checks.append("lease-reuse-duration-seconds")
         encryption = ["encryption-provider-config", "encryption-provider-config-automatic-reload"]
-        assert result == [*names, "etcd-client-process", "etcd-compaction-interval", *checks, *encryption, "event-ttl"]
+        assert result == [*names, "etcd-compaction-interval", *checks, *encryption, "event-ttl"]
 
 
 def test_flags_are_converted_to_options() -> None:

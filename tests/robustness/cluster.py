@@ -1,6 +1,5 @@
 """The cluster of ``deploy/ha`` with links that can be cut, and programs that can be killed and stopped."""
 
-import contextlib
 import json
 import os
 import random
@@ -29,8 +28,6 @@ _ETCD_FLAGS = (
     "--log-level=error",
 )
 _API_FLAGS = ("--etcd-compaction-interval=2m", "--history-retention=30m")
-WITH_CLIENT_PROCESS = API_SERVERS[1]
-"""The API server whose connection to etcd has a process of its own; the other one connects by itself."""
 
 
 class Cluster:
@@ -94,8 +91,6 @@ class Cluster:
             more = _ETCD_FLAGS
         elif program.name in API_SERVERS:
             more = _API_FLAGS
-            if program.name == WITH_CLIENT_PROCESS:
-                more += ("--etcd-client-process",)
         elif program.name in (*MANAGERS, *SCHEDULERS):
             more = self._elections
         return [*ha.command_of(program, ha.find_etcd("")), *more]
@@ -146,16 +141,6 @@ class Cluster:
         with self._lock:
             self._down.discard(name)
         return True
-
-    def signal_client_process(self, number: signal.Signals) -> None:
-        """Send a signal to the connection to etcd of ``WITH_CLIENT_PROCESS``, if it runs."""
-        with self._lock:
-            program = self._running.get(WITH_CLIENT_PROCESS)
-            if program is not None and program.code is None:
-                children = Path(f"/proc/{program.process.pid}/task/{program.process.pid}/children").read_text().split()
-                for child in children:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(child), number)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send SIGSTOP or SIGCONT."""

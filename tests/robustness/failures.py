@@ -34,9 +34,8 @@ class Failures:
         """Inject failures for this time."""
         end, full_at = time.monotonic() + seconds, time.monotonic() + full_every / 2
         work = [self._kill] * 6 + [self._pause] * 2 + [self._partition] * 3 + [self._slow, self._kill_many]
-        work += [self._kill_client_process, self._pause_client_process]
         # Each kind once in turn, and then by chance: short runs have all of them as well.
-        first = [self._kill, self._pause, self._partition, self._slow, self._kill_many, self._kill_client_process]
+        first = [self._kill, self._pause, self._partition, self._slow, self._kill_many]
         self._rng.shuffle(first)
         while time.monotonic() < end:
             if time.monotonic() > full_at:
@@ -78,16 +77,6 @@ class Failures:
         time.sleep(self._rng.uniform(1, 12))
         self._cluster.signal(name, signal.SIGCONT)
         return f"pause {kind}"
-
-    def _kill_client_process(self) -> str:
-        self._cluster.signal_client_process(signal.SIGKILL)
-        return "kill client process"
-
-    def _pause_client_process(self) -> str:
-        self._cluster.signal_client_process(signal.SIGSTOP)
-        time.sleep(self._rng.uniform(1, 15))  # after twelve seconds it is replaced
-        self._cluster.signal_client_process(signal.SIGCONT)
-        return "pause client process"
 
     def _partition(self) -> str:
         partitioned, links = self._cluster.partition(self._rng)

@@ -19,23 +19,12 @@ from pilothouse.storage.etcd.store import EtcdStore
 pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=30)]
 
 
-@pytest.fixture(params=[False, True], ids=["", "client process"])
-def client_process(request: pytest.FixtureRequest) -> bool:
-    """The value of ``--etcd-client-process``."""
-    return bool(request.param)
-
-
-async def test_watch_continues_after_a_member_change(env: Env, client_process: bool) -> None:
+async def test_watch_continues_after_a_member_change(env: Env) -> None:
     """A request fails on a member with an open connection that has lost the others: the watch must continue at the next
     member."""
     etcd = shared_etcd()
     urls = (etcd.url, etcd.url.replace("127.0.0.1", "localhost"))
-    store = EtcdStore.open(
-        env,
-        EtcdOptions(servers=urls, compaction_interval=0, client_process=client_process),
-        PlainKeys(etcd.root()),
-        PlainCodec(),
-    )
+    store = EtcdStore.open(env, EtcdOptions(servers=urls, compaction_interval=0), PlainKeys(etcd.root()), PlainCodec())
     try:
         watcher = store.watch("/pods/", store.revision)
         await put(store, "/pods/default/a")
@@ -54,12 +43,12 @@ async def test_watch_continues_after_a_member_change(env: Env, client_process: b
         await store.close()
 
 
-async def test_hanging_member_is_replaced(env: Env, monkeypatch: pytest.MonkeyPatch, client_process: bool) -> None:
+async def test_hanging_member_is_replaced(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests sent to it have an unknown outcome; the next ones use another member immediately."""
     etcd = shared_etcd()
     with Network() as network:
         through = f"http://127.0.0.1:{network.connect('member', etcd.port)}"
-        options = EtcdOptions(servers=(through, etcd.url), compaction_interval=0, client_process=client_process)
+        options = EtcdOptions(servers=(through, etcd.url), compaction_interval=0)
         store = EtcdStore.open(env, options, PlainKeys(etcd.root()), PlainCodec())
         try:
             await put(store, "/pods/default/a")
@@ -75,13 +64,13 @@ async def test_hanging_member_is_replaced(env: Env, monkeypatch: pytest.MonkeyPa
             await store.close()
 
 
-async def test_pending_requests_of_a_replaced_member_are_answered(env: Env, client_process: bool) -> None:
+async def test_pending_requests_of_a_replaced_member_are_answered(env: Env) -> None:
     """Without another member, a request that takes too long, such as a health check, replaces the connection; requests
     on the earlier one still get their responses."""
     etcd = shared_etcd()
     with Network() as network:
         through = f"http://127.0.0.1:{network.connect('member', etcd.port)}"
-        options = EtcdOptions(servers=(through,), compaction_interval=0, client_process=client_process)
+        options = EtcdOptions(servers=(through,), compaction_interval=0)
         store = EtcdStore.open(env, options, PlainKeys(etcd.root()), PlainCodec())
         try:
             await put(store, "/pods/default/a")

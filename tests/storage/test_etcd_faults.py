@@ -24,12 +24,6 @@ def open_store(env: Env, *urls: str, **more: str | float) -> EtcdStore:
     return EtcdStore.open(env, options, PlainKeys("/t"), PlainCodec())
 
 
-@pytest.fixture(params=[False, True], ids=["", "client process"])
-def client_process(request: pytest.FixtureRequest) -> bool:
-    """The value of ``--etcd-client-process``."""
-    return bool(request.param)
-
-
 async def names_of(watcher: Watcher, count: int) -> list[str]:
     """The names of the next changes."""
     result: list[str] = []
@@ -44,9 +38,9 @@ async def test_unreachable_etcd_fails_startup_with_the_reason(env: Env) -> None:
         open_store(env, "http://127.0.0.1:1")
 
 
-async def test_outage_fails_requests_and_keeps_watches(env: Env, client_process: bool) -> None:
+async def test_outage_fails_requests_and_keeps_watches(env: Env) -> None:
     etcd = Etcd().start()
-    store = open_store(env, etcd.url, client_process=client_process)
+    store = open_store(env, etcd.url)
     try:
         watcher = store.watch("/pods/", store.revision)
         await put(store, "/pods/default/a")
@@ -71,10 +65,10 @@ async def test_outage_fails_requests_and_keeps_watches(env: Env, client_process:
         etcd.stop()
 
 
-async def test_hanging_etcd_is_unhealthy(env: Env, client_process: bool) -> None:
+async def test_hanging_etcd_is_unhealthy(env: Env) -> None:
     """The watch stays open without events."""
     etcd = Etcd().start()
-    store = open_store(env, etcd.url, healthcheck_timeout=0.3, readycheck_timeout=0.1, client_process=client_process)
+    store = open_store(env, etcd.url, healthcheck_timeout=0.3, readycheck_timeout=0.1)
     try:
         await put(store, "/pods/default/a")
         assert await store.responds("health")
@@ -93,13 +87,10 @@ async def test_hanging_etcd_is_unhealthy(env: Env, client_process: bool) -> None
         etcd.stop()
 
 
-async def test_compaction_during_an_outage_causes_a_relist(env: Env, client_process: bool) -> None:
+async def test_compaction_during_an_outage_causes_a_relist(env: Env) -> None:
     """Watchers end, since events in between are lost."""
     etcd = Etcd().start()
-    store, other = (
-        open_store(env, etcd.url, client_process=client_process),
-        open_store(env, etcd.url, client_process=client_process),
-    )
+    store, other = open_store(env, etcd.url), open_store(env, etcd.url)
     try:
         for name in ("kept", "changed", "gone"):
             await put(store, f"/pods/default/{name}")
@@ -128,9 +119,9 @@ async def test_compaction_during_an_outage_causes_a_relist(env: Env, client_proc
         etcd.stop()
 
 
-async def test_next_member_is_used_when_one_is_down(env: Env, client_process: bool) -> None:
+async def test_next_member_is_used_when_one_is_down(env: Env) -> None:
     etcd = Etcd().start()
-    store = open_store(env, "http://127.0.0.1:1", etcd.url, client_process=client_process)
+    store = open_store(env, "http://127.0.0.1:1", etcd.url)
     try:
         await put(store, "/pods/default/a")
         assert store.client.endpoint.url == etcd.url
@@ -169,7 +160,7 @@ async def test_value_over_the_request_limit_is_rejected(env: Env) -> None:
         etcd.stop()
 
 
-async def test_tls_with_client_certificates(env: Env, tmp_path: Path, client_process: bool) -> None:
+async def test_tls_with_client_certificates(env: Env, tmp_path: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
     authority = create_authority("etcd-ca", now)
     server, client = issue_server(authority, ["127.0.0.1"], now), issue_client(authority, "apiserver", [], now)
@@ -192,11 +183,11 @@ async def test_tls_with_client_certificates(env: Env, tmp_path: Path, client_pro
     files = {"ca_file": str(tmp_path / "ca.crt")}
     pair = {"cert_file": str(tmp_path / "client.crt"), "key_file": str(tmp_path / "client.key")}
     try:
-        store = open_store(env, etcd.url, **files, **pair, client_process=client_process)
+        store = open_store(env, etcd.url, **files, **pair)
         await put(store, "/pods/default/a")
         await store.close()
         with pytest.raises(StoreUnavailable, match="code = Unavailable"):
-            open_store(env, etcd.url, **files, client_process=client_process)
+            open_store(env, etcd.url, **files)
     finally:
         etcd.stop()
 

@@ -26,7 +26,6 @@ _ONLY_WITH_ETCD = (
     "etcd-cafile",
     "etcd-certfile",
     "etcd-keyfile",
-    "etcd-client-process",
     "etcd-compaction-interval",
     "etcd-db-metric-poll-interval",
     "etcd-healthcheck-timeout",
@@ -62,12 +61,6 @@ def add_etcd_flags(flags: FlagSet) -> None:
         Flag("etcd-cafile", STRING, "", "SSL Certificate Authority file used to secure etcd communication"),
         Flag("etcd-certfile", STRING, "", "SSL certification file used to secure etcd communication"),
         Flag("etcd-keyfile", STRING, "", "SSL key file used to secure etcd communication"),
-        Flag(
-            "etcd-client-process",
-            BOOL,
-            False,
-            "Connect to etcd in a process of its own, for more writes per second than one core can do. Needs 40 MB",
-        ),
         Flag(
             "etcd-compaction-interval",
             DURATION,
@@ -156,7 +149,6 @@ def etcd_options(parsed: Parsed) -> "EtcdOptions | None":
         encryption_provider_config=parsed["encryption-provider-config"],
         encryption_automatic_reload=parsed["encryption-provider-config-automatic-reload"],
         event_ttl=parsed["event-ttl"],
-        client_process=parsed["etcd-client-process"],
     )
     try:
         for servers in etcd.locations_of(options):

@@ -19,7 +19,6 @@ from pilothouse.cli.apiserver import gates_of
 from pilothouse.cli.clientside import decision_log, traced
 from pilothouse.cli.program import serve
 from pilothouse.env import Env, TaskGroup
-from pilothouse.env.framing import LENGTH_BYTES
 from pilothouse.env.memory import begin_startup, collecting_rarely
 from pilothouse.env.zones import local_zone
 from pilothouse.machinery.jws import Signer, load_key
@@ -27,7 +26,7 @@ from pilothouse.machinery.metrics import Registry
 from pilothouse.plane.clients import LocalClients, as_it_is
 from pilothouse.plane.options import PlaneOptions
 from pilothouse.plane.process_exposition import process_exposition
-from pilothouse.plane.processes.messages import Start
+from pilothouse.plane.processes.messages import LENGTH_BYTES, Start
 from pilothouse.plane.processes.server_connection import ServerConnection
 from pilothouse.plane.programs import Programs
 from pilothouse.serving.certificates import Pair

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from pilothouse.apiserver import ApiServer
 from pilothouse.client import Client
 from pilothouse.env import Env
-from pilothouse.env.framing import Framing
 from pilothouse.plane.clients import ADMIN, LocalClients
+from pilothouse.plane.processes.framing import Framing
 from pilothouse.plane.processes.programs_connection import ProgramsConnection
 from pilothouse.plane.processes.server_connection import ServerConnection
 from pilothouse.storage import MemoryStore

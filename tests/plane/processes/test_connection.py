@@ -11,10 +11,10 @@ from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.api.wire import Request, Response
 from pilothouse.client.errors import AlreadyExists, ConnectionLost
 from pilothouse.env import Env
-from pilothouse.env.framing import LENGTH_BYTES, Framing
 from pilothouse.machinery.causes import Cause, begin_sync, record_decision
 from pilothouse.plane.clients import ADMIN, LocalClients
-from pilothouse.plane.processes.messages import Answer, Call, Cancel, Ended
+from pilothouse.plane.processes.framing import Framing
+from pilothouse.plane.processes.messages import LENGTH_BYTES, Answer, Call, Cancel, Ended
 from pilothouse.plane.processes.server_connection import RemoteStream
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -8,8 +8,8 @@ from tests.plane.processes.linked import link
 
 from pilothouse.apiserver import ApiServer
 from pilothouse.env import Env
-from pilothouse.env.framing import Framing
 from pilothouse.plane.processes.failure import ProgramsFailed
+from pilothouse.plane.processes.framing import Framing
 from pilothouse.plane.processes.messages import Start
 from pilothouse.plane.processes.remote_programs import RemotePrograms
 from pilothouse.storage import MemoryStore

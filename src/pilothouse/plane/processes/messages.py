@@ -10,6 +10,8 @@ import msgspec
 
 from pilothouse.machinery.causes import Cause
 
+LENGTH_BYTES = 8
+
 
 class User(msgspec.Struct, frozen=True, array_like=True, tag="user", gc=False):
     """A transport was created: its requests have this number as ``user``."""

@@ -10,8 +10,8 @@ import msgspec
 from pilothouse.api.wire import Request, Stream, Transport
 from pilothouse.apiserver.transport import Batches
 from pilothouse.env import Log
-from pilothouse.env.framing import Framing
 from pilothouse.machinery.causes import adopt_cause
+from pilothouse.plane.processes.framing import Framing
 from pilothouse.plane.processes.messages import (
     Answer,
     Call,

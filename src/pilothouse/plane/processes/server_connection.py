@@ -8,8 +8,8 @@ import msgspec
 
 from pilothouse.api.wire import Request, Response
 from pilothouse.client.errors import ConnectionLost
-from pilothouse.env.framing import Framing
 from pilothouse.machinery.causes import current_cause
+from pilothouse.plane.processes.framing import Framing
 from pilothouse.plane.processes.messages import (
     Answer,
     Call,

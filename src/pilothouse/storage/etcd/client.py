@@ -18,15 +18,7 @@ import grpc.aio
 from pilothouse.env import Log
 from pilothouse.storage.errors import BackendError
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.grpc_channel import (
-    CLOSED,
-    Target,
-    is_being_cancelled,
-    open_blocking_channel,
-    open_channel,
-)
 from pilothouse.storage.etcd.options import Endpoint, EtcdOptions, endpoints_of
-from pilothouse.storage.etcd.remote_channel import RemoteConnection
 from pilothouse.storage.store import OnRequest
 
 REQUEST_TIMEOUT = 10.0
@@ -39,8 +31,21 @@ _RETRY_DELAY = 0.1
 """Seconds between rounds in which every member was tried."""
 _GRACE = 1.0
 """Seconds for responses of a member from which the client switches to another one: it may hang."""
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # As upstream's client (``pkg/storage/storagebackend/factory/etcd3.go``, v0.36): a dead peer is noticed in time.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
 _KV = "/etcdserverpb.KV/"
 _REQUIRE_LEADER = (("hasleader", "true"),)
+CLOSED = "the connection was closed, since another request had failed"
 
 _log = Log("etcd")
 
@@ -81,8 +86,21 @@ def _may_succeed_elsewhere(error: EtcdError) -> bool:
     return error.code in ("Unavailable", _TIMED_OUT)
 
 
-def _target(endpoint: Endpoint, options: EtcdOptions) -> Target:
-    return Target(endpoint.target, endpoint.secure, options.ca_file, options.cert_file, options.key_file)
+def is_being_cancelled() -> bool:
+    """Whether a ``CancelledError`` is for this task. gRPC also raises it in tasks that wait for a connection that
+    another request has closed because its member had failed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _credentials(options: EtcdOptions) -> Any:
+    def read(path: str) -> bytes | None:
+        if not path:
+            return None
+        with open(path, "rb") as file:
+            return file.read()
+
+    return grpc.ssl_channel_credentials(read(options.ca_file), read(options.key_file), read(options.cert_file))
 
 
 class EtcdClient:
@@ -94,7 +112,6 @@ class EtcdClient:
         self._options = options
         self._current = 0
         self._channel: Any = None
-        self._remote = RemoteConnection() if options.client_process else None
         self._stubs: dict[str, Any] = {}
         self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closing: dict[Any, asyncio.Task[None]] = {}
@@ -191,8 +208,6 @@ class EtcdClient:
         self._stubs.clear()
         for channel in channels:
             await channel.close()
-        if self._remote is not None:
-            await self._remote.close()
 
     def _end_streams(self) -> None:
         """A stream that is still being opened would not be ended by closing the connection."""
@@ -202,8 +217,13 @@ class EtcdClient:
 
     def _connected(self) -> Any:
         if self._channel is None:
-            target = _target(self.endpoint, self._options)
-            self._channel = open_channel(target) if self._remote is None else self._remote.channel(target)
+            endpoint = self.endpoint
+            if endpoint.secure:
+                self._channel = grpc.aio.secure_channel(
+                    endpoint.target, _credentials(self._options), options=_CHANNEL_OPTIONS
+                )
+            else:
+                self._channel = grpc.aio.insecure_channel(endpoint.target, options=_CHANNEL_OPTIONS)
         return self._channel
 
     def _stub(self, method: str, response: Any) -> Any:
@@ -259,7 +279,11 @@ def read_blocking(options: EtcdOptions, read: Callable[[Callable[[Any], Any]], A
     that sends a ``RangeRequest``. Raises ``EtcdError``."""
     failure = EtcdError("Unavailable", "no member")
     for endpoint in endpoints_of(options):
-        with open_blocking_channel(_target(endpoint, options)) as channel:
+        if endpoint.secure:
+            channel = grpc.secure_channel(endpoint.target, _credentials(options), options=_CHANNEL_OPTIONS)
+        else:
+            channel = grpc.insecure_channel(endpoint.target, options=_CHANNEL_OPTIONS)
+        with channel:
             stub = channel.unary_unary(
                 f"{_KV}Range",
                 request_serializer=lambda request: request.SerializeToString(),

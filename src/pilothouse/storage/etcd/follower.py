@@ -20,8 +20,7 @@ import grpc.aio
 
 from pilothouse.env import Log
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.client import REQUEST_TIMEOUT, EtcdClient, EtcdError
-from pilothouse.storage.etcd.grpc_channel import CLOSED, is_being_cancelled
+from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, EtcdError, is_being_cancelled
 
 _PROGRESS_REQUEST_TIMEOUT = 0.05
 """Timeout of a progress request in seconds."""

@@ -40,8 +40,6 @@ class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that file is read again when it has changed."""
     event_ttl: float = 3600.0
     """Seconds that Events are kept (``--event-ttl``)."""
-    client_process: bool = False
-    """Whether the connection is in a process of its own (``--etcd-client-process``)."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):

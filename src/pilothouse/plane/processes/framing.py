@@ -1,23 +1,18 @@
-"""Frames over a socket between two processes: a payload after its length."""
+"""Frames over a socket between two processes."""
 
 import asyncio
 from collections.abc import Callable
 
-LENGTH_BYTES = 8
+from pilothouse.plane.processes.messages import LENGTH_BYTES
+
 HIGH_WATER = 4 * 1024 * 1024
 """Bytes that wait to be sent, from which on ``writable`` is not set."""
 
 
 class Framing(asyncio.Protocol):
-    """Calls ``on_frame`` with the payload of each frame, and ``on_end`` when the other process has closed its end.
+    """Calls ``on_frame`` with the payload of each frame, and ``on_end`` when the other process has closed its end."""
 
-    With a ``high_water`` of 0 uvloop sends a frame immediately instead of at the end of its iteration.
-    """
-
-    def __init__(
-        self, on_frame: Callable[[memoryview], None], on_end: Callable[[], None], *, high_water: int = HIGH_WATER
-    ) -> None:
-        self._high_water = high_water
+    def __init__(self, on_frame: Callable[[memoryview], None], on_end: Callable[[], None]) -> None:
         self._on_frame = on_frame
         self._on_end = on_end
         self._received = bytearray()
@@ -29,7 +24,7 @@ class Framing(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]
-        transport.set_write_buffer_limits(self._high_water)  # type: ignore[attr-defined]
+        transport.set_write_buffer_limits(HIGH_WATER)  # type: ignore[attr-defined]
         self.writable.set()
 
     def pause_writing(self) -> None:
