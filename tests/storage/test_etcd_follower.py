@@ -11,7 +11,7 @@ from pilothouse.storage.etcd import follower as module
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import EtcdClient, EtcdError
 from pilothouse.storage.etcd.follower import Follower
-from pilothouse.storage.etcd.transactions import OwnEvent, OwnPair
+from pilothouse.storage.etcd.transactions import KnownPair, OwnEvent
 
 
 class Stream:
@@ -81,7 +81,7 @@ class Received:
 
     def own(self, *revisions: int) -> None:
         """A transaction of this server has got that revision, once for each of its keys."""
-        events = [OwnEvent(messages.PUT, OwnPair(b"/t/a", b"", revision)) for revision in revisions]
+        events = [OwnEvent(messages.PUT, KnownPair(b"/t/a", b"", revision)) for revision in revisions]
         self.follower.add_own_events(revisions[0], events)
 
 

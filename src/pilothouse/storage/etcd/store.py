@@ -13,8 +13,6 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import msgspec
-
 from pilothouse.env import Env, Log
 from pilothouse.storage.errors import CommitFailed, Compacted, Mismatch, StoreClosed, StoreError, StoreUnavailable
 from pilothouse.storage.etcd import messages
@@ -26,7 +24,7 @@ from pilothouse.storage.etcd.leases import LeaseManager
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.pages import PastStore, key_of, page_request, read_all, read_all_async
 from pilothouse.storage.etcd.progress_requester import ProgressRequester
-from pilothouse.storage.etcd.transactions import Transaction, Write
+from pilothouse.storage.etcd.transactions import KnownPair, Transaction, Write
 from pilothouse.storage.etcd.values import Values
 from pilothouse.storage.history import KEPT, Retention
 from pilothouse.storage.records import Change, Record, Staged
@@ -590,7 +588,7 @@ class EtcdStore(Store):
             if current is None or current.revision != pair.mod_revision:
                 changes.append(self._staged(key, pair, None, await self.values.decode(key, pair)))
         for key in [key for key in self._records if key not in keys]:
-            changes.append(self._staged(key, _DeletedPair(self.keys.etcd_key(key).encode(), revision), None, None))
+            changes.append(self._staged(key, KnownPair(self.keys.etcd_key(key).encode(), b"", revision), None, None))
         changes.sort(key=lambda staged: staged.revision)
         if changes:
             self._apply(changes)
@@ -696,12 +694,3 @@ class EtcdStore(Store):
         if self.values.encryption is not None:
             await self.values.encryption.close()
         await self.client.close()
-
-
-class _DeletedPair(msgspec.Struct):
-    """A pair that was deleted."""
-
-    key: bytes
-    mod_revision: int
-    create_revision: int = 0
-    value: bytes = b""

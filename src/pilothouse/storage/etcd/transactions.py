@@ -32,8 +32,9 @@ class Write:
         return 0 if record is None else record.revision
 
 
-class OwnPair(msgspec.Struct, frozen=True):
-    """The part of etcd's ``KeyValue`` that a server knows of its own write. Without the revision of the creation."""
+class KnownPair(msgspec.Struct, frozen=True):
+    """The part of etcd's ``KeyValue`` that a server knows of a change without having received it: without the revision
+    of the creation."""
 
     key: bytes
     value: bytes
@@ -45,7 +46,7 @@ class OwnEvent(msgspec.Struct, frozen=True):
     """etcd's ``Event`` about it."""
 
     type: int
-    kv: OwnPair
+    kv: KnownPair
 
 
 class Transaction:
@@ -71,7 +72,7 @@ class Transaction:
         return [
             OwnEvent(
                 messages.DELETE if write.data is None else messages.PUT,
-                OwnPair(write.etcd_key, write.data or b"", revision),
+                KnownPair(write.etcd_key, write.data or b"", revision),
             )
             for write in self.writes
         ]
