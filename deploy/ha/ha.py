@@ -244,14 +244,30 @@ def read_state(directory: Path) -> dict[str, dict[str, object]]:
 
 def is_running(pid: int, command: list[str]) -> bool:
     """Whether the process is there, and still that program."""
+    proc = Path("/proc")
     try:
         os.kill(pid, 0)
-        words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
-    except (ProcessLookupError, PermissionError):
+        if not (proc / "self").exists():
+            return True
+        words = command_of_process(proc / str(pid))
+    except (ProcessLookupError, PermissionError, FileNotFoundError):
         return False
-    except FileNotFoundError:  # no /proc
-        return True
     return words == command if command else any(word.endswith("ha.py") for word in words)
+
+
+def command_of_process(proc: Path) -> list[str]:
+    """The words with which it was started; none if it has ended and waits for its parent.
+
+    Within execve(2) a process has no words either: Linux closes the files, upon which Popen returns, before it sets
+    them. A thread of the kernel never has any.
+    """
+    for _ in range(100):
+        if words := (proc / "cmdline").read_text().split("\0")[:-1]:
+            return words
+        if (proc / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+            break
+        time.sleep(0.001)
+    return []
 
 
 def print_kubeconfig(keys: Path, server: str) -> str:
@@ -342,7 +358,8 @@ def end(directory: Path) -> bool:
         if not is_running(pid, command):
             continue
         ran = True
-        os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
         # The supervisor stops all others, one after the other.
         deadline = time.monotonic() + STOP_SECONDS * (len(state) if name == "supervisor" else 1)
         while is_running(pid, command):

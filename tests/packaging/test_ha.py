@@ -139,6 +139,20 @@ def test_stop_and_status_say_that_nothing_runs(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out == f"{tmp_path}: stopped; the data stays\n"
 
 
+def test_a_process_runs_from_the_moment_on_at_which_it_was_started() -> None:
+    command = ["sleep", "60"]
+    for _ in range(300):  # before, 3 of 100 had no command yet
+        with subprocess.Popen(command) as process:
+            try:
+                assert ha.is_running(process.pid, command)
+            finally:
+                process.kill()
+    with subprocess.Popen(command) as process:
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not ha.is_running(process.pid, command), "it waits for its parent"
+
+
 def test_start_rejects_ports_that_are_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ha, "START_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
