@@ -20,8 +20,8 @@ class Call(msgspec.Struct):
     namespace: str
     name: str
     warnings: list[str] = []
-    admitted: bool = False
-    """The eviction was admitted; the deletion that it causes is not admitted again."""
+    skip_admission: bool = False
+    """Nothing is admitted: the request that causes this one was, or upstream writes below admission."""
     untracked: str = ""
     """Why the object is stored without managed fields, if it is."""
 

@@ -147,7 +147,7 @@ class Core:
 
     def admission_of(self, call: Call) -> Chain:
         """The admission plugins for a write of this call."""
-        return _NO_PLUGINS if call.admitted else self.admission
+        return _NO_PLUGINS if call.skip_admission else self.admission
 
     async def commit(self, staged: Staged) -> bytes:
         """Wait until a staged write is committed, and return its value."""

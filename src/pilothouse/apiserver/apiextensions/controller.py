@@ -359,13 +359,23 @@ class CustomResources:
         head = read_head(record.value).metadata
         request_info = RequestInfo("", NO_QUERY, "delete", True, info=info)
         strategy = self._core.strategy(info)
-        call = Call(Request("DELETE", ""), request_info, info, strategy, _SYSTEM, head.namespace, head.name, [])
+        # Upstream deletes in the storage, below admission (apiextensions-apiserver
+        # ``pkg/controller/finalizer/crd_finalizer.go``, v0.36): the program behind a webhook is often gone.
+        call = Call(
+            Request("DELETE", ""),
+            request_info,
+            info,
+            strategy,
+            _SYSTEM,
+            head.namespace,
+            head.name,
+            [],
+            skip_admission=True,
+        )
         reason = f"CustomResourceDefinition {info.resource}.{info.group} is being deleted: its objects go first"
         try:
             with own_writes(self._core.env, f"{info.resource}.{info.group}", reason):
-                # Upstream deletes in the storage, below admission (apiextensions-apiserver
-                # ``pkg/controller/finalizer/crd_finalizer.go``, v0.36): the program behind a webhook is often gone.
-                await delete.delete_one(self._core, call, DeleteOptions(), admitted=True)
+                await delete.delete_one(self._core, call, DeleteOptions())
         except errors.StatusError as error:
             if error.code not in (404, 409):
                 raise

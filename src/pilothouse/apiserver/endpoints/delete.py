@@ -92,18 +92,16 @@ async def delete_one(
     *,
     bypass_cache: bool = False,
     of_collection: bool = False,
-    admitted: bool = False,
 ) -> tuple[bytes, bool]:
     """Delete an object, or start its graceful deletion. Returns its current (or last) state, and whether it was
-    removed. ``bypass_cache`` as in ``Core.from_storage``; ``of_collection``: admitted without a name, as upstream;
-    ``admitted``: admission is not asked."""
+    removed. ``bypass_cache`` as in ``Core.from_storage``; ``of_collection``: admitted without a name, as upstream."""
     for _attempt in range(_ATTEMPTS):
         record = core.store.staged(call.key)
         if record is None:
             raise errors.not_found(call.info, call.name)
         obj = await read_stored(core, call, record, bypass_cache=bypass_cache)
         check_preconditions(call, obj, options)
-        if not admitted and not _is_pending(core, call, obj, options):
+        if not _is_pending(core, call, obj, options):
             write = AdmissionAttributes(
                 operation="DELETE",
                 info=call.info,

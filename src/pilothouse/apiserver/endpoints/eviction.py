@@ -63,7 +63,7 @@ async def evict(core: Core, call: Call) -> StatusResult:
     await core.admission.validate(write)
     # From here on metadata and status of the pod are written, as through pods/status.
     request_info = msgspec.structs.replace(call.request_info, subresource="status", query=NO_QUERY)
-    status_call = msgspec.structs.replace(call, request_info=request_info, admitted=True)
+    status_call = msgspec.structs.replace(call, request_info=request_info, skip_admission=True)
     pod = await _pod(core, status_call)
     attempts = 1 if _resource_version(options) else _ATTEMPTS
     for attempt in range(attempts):

@@ -244,7 +244,7 @@ async def bind(core: Core, call: Call) -> StatusResult:
         call.namespace,
         name,
         call.warnings,
-        admitted=True,
+        skip_admission=True,
     )
     change = Change(
         transform=lambda pod: _assign_pod(core, pod_call, pod, binding),
