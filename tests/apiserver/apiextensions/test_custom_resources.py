@@ -110,6 +110,59 @@ async def test_conflicting_names_are_not_accepted(api: Api) -> None:
     assert listed.status == 404
 
 
+def _named(plural: str, kind: str, *short_names: str) -> Object:
+    return custom_resources.definition(kind, plural=plural, names={"shortNames": list(short_names)})
+
+
+async def test_names_of_a_deleted_definition_are_accepted_for_others(api: Api) -> None:
+    """``requeueAllOtherGroupCRDs`` of upstream's naming controller."""
+    running = asyncio.ensure_future(api.server.run())
+    await api.create(DEFINITIONS, _named("foos", "Foo", "x"))
+    await api.create(DEFINITIONS, _named("bars", "Bar", "x", "y"))
+    await api.create(DEFINITIONS, _named("bazes", "Foo"))
+    before = [
+        (await api.get(f"/apis/example.com/v1/namespaces/default/{plural}")).status for plural in ("bars", "bazes")
+    ]
+    await api.delete(DEFINITION)
+    await asyncio.sleep(1)
+    after = [
+        (await api.get(f"/apis/example.com/v1/namespaces/default/{plural}")).status for plural in ("bars", "bazes")
+    ]
+    bars = await api.get(DEFINITIONS + "/bars.example.com")
+    running.cancel()
+    assert (before, after) == ([404, 404], [200, 200])
+    assert bars.body["status"]["acceptedNames"] == {
+        "plural": "bars",
+        "singular": "bar",
+        "kind": "Bar",
+        "listKind": "BarList",
+        "shortNames": ["x", "y"],
+    }
+
+
+async def test_established_definition_keeps_its_names_while_new_ones_are_in_use(api: Api) -> None:
+    def listed(answer: Answer) -> Any:
+        return {each["name"]: each.get("shortNames") for each in answer.body["resources"]}
+
+    running = asyncio.ensure_future(api.server.run())
+    await api.create(DEFINITIONS, _named("foos", "Foo", "x"))
+    await api.create(DEFINITIONS, _named("bars", "Bar", "y"))
+    names = {"shortNames": ["x", "z"], "categories": ["all"]}
+    await api.patch(DEFINITIONS + "/bars.example.com", {"spec": {"names": names}})
+    bars = await api.get(DEFINITIONS + "/bars.example.com")
+    before = await api.get("/apis/example.com/v1")
+    await api.patch(DEFINITION, {"spec": {"names": {"shortNames": ["w"]}}})
+    await asyncio.sleep(1)
+    after = await api.get("/apis/example.com/v1")
+    running.cancel()
+    assert bars.body["status"]["acceptedNames"]["shortNames"] == ["y"]
+    assert bars.body["status"]["acceptedNames"]["categories"] == ["all"]
+    reasons = [each["reason"] for each in bars.body["status"]["conditions"]]
+    assert reasons == ["ShortNamesConflict", "InitialNamesAccepted"]
+    assert listed(before) == {"foos": ["x"], "bars": ["y"]}
+    assert listed(after) == {"foos": ["w"], "bars": ["x", "z"]}
+
+
 async def test_unknown_fields_are_pruned_and_defaults_filled_in(api: Api) -> None:
     body = foo(bar=1, open={"x": 1}, note=None, port="http")
     body["metadata"]["foo"] = 1

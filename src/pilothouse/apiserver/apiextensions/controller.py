@@ -27,6 +27,7 @@ from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import ObjectResult, Result
 from pilothouse.env import Log, TaskGroup
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.go_text import quote
 from pilothouse.storage import Change, Mismatch, Record, Staged
 from pilothouse.storage.unreadable import is_readable
 
@@ -48,7 +49,6 @@ _log = Log("apiextensions")
 _RETRY_SECONDS = 10.0
 """Delay after a deletion that failed because of a conversion webhook."""
 _SYSTEM = Identity("system:apiserver", (MASTERS,))
-_NAMES = ("plural", "singular", "shortNames", "kind", "listKind")
 _REASONS = {
     "plural": "PluralConflict",
     "singular": "SingularConflict",
@@ -56,6 +56,18 @@ _REASONS = {
     "kind": "KindConflict",
     "listKind": "ListKindConflict",
 }
+
+
+def _group_of(name: str) -> str:
+    """The group of the definition of this name, ``<plural>.<group>``."""
+    return name.partition(".")[2]
+
+
+def _set_or_remove(names: Object, field: str, value: object) -> None:
+    if value:
+        names[field] = value
+    else:
+        names.pop(field, None)
 
 
 def _is_valid(definition: Object) -> bool:
@@ -77,7 +89,11 @@ class CustomResources:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._info = core.table.built_in(GROUP, RESOURCE)
-        self._served: dict[str, tuple[str, int, bool, bool]] = {}
+        self._served: dict[str, tuple[str, int, Object, bool, bool]] = {}
+        self._accepted_names: dict[str, Object] = {}
+        """``status.acceptedNames`` of each definition."""
+        self._conflicting: set[str] = set()
+        """Definitions whose names are not accepted, or not yet."""
         self._terminating: dict[str, str] = {}
         """Storage prefix of a resource → its definition that is being deleted."""
         self._queue: dict[str, None] = {}
@@ -125,6 +141,7 @@ class CustomResources:
                     self._remove(change.key.removeprefix(_PREFIX))
                 elif is_readable(change.value):  # otherwise the previous version is still served
                     self._serve(decode(change.value))
+                self._enqueue_conflicting(change.key.removeprefix(_PREFIX))
             elif self._terminating and change.type == "DELETED":
                 prefix = change.key[: change.key.index("/", change.key.index("/") + 1) + 1]
                 if prefix in self._terminating:
@@ -142,7 +159,13 @@ class CustomResources:
         accepted = serving.is_crd_condition_true(definition, "NamesAccepted") or serving.is_crd_condition_true(
             definition, "Established"
         )
-        state = (meta["uid"], meta.get("generation") or 0, accepted, terminating)
+        accepted_names: Object = (definition.get("status") or {}).get("acceptedNames") or {}
+        self._accepted_names[name] = accepted_names
+        if serving.is_crd_condition_true(definition, "NamesAccepted"):
+            self._conflicting.discard(name)
+        else:
+            self._conflicting.add(name)
+        state = (meta["uid"], meta.get("generation") or 0, accepted_names, accepted, terminating)
         if self._served.get(name) != state:
             old_state = self._served.get(name)
             self._served[name] = state
@@ -152,7 +175,7 @@ class CustomResources:
             self._forget(old_infos)
             served = [info.version for info in infos]
             # Upstream destroys the storage of a definition whose spec changed, which ends its watches.
-            changed = old_state is not None and old_state[:2] != state[:2]
+            changed = old_state is not None and old_state[:3] != state[:3]
             self._end_watches([info for info in old_infos if changed or info.version not in served])
 
     @property
@@ -181,6 +204,8 @@ class CustomResources:
             prefix: definition for prefix, definition in self._terminating.items() if definition != name
         }
         self._served.pop(name, None)
+        self._accepted_names.pop(name, None)
+        self._conflicting.discard(name)
         removed_infos = self._core.table.custom(name)
         self._end_watches(list(removed_infos))
         self._core.table.set_custom(name, ())
@@ -253,7 +278,7 @@ class CustomResources:
             )
             if not no_conflicts and not serving.is_crd_condition_true(definition, "Established"):
                 set_condition(status, now, "Established", False, "NotAccepted", "not all names are accepted")
-            status["acceptedNames"] = dict(names) if no_conflicts else accepted
+            status["acceptedNames"] = accepted
         if serving.is_crd_condition_true({"status": status}, "NamesAccepted") and not serving.is_crd_condition_true(
             definition, "Established"
         ):
@@ -270,29 +295,50 @@ class CustomResources:
         await self._write(record, {**definition, "status": status})
 
     def _check_names(self, definition: Object) -> tuple[Object, str, str]:
-        """The accepted names, and reason and message of the last conflict (upstream ``pkg/controller/status``)."""
-        spec, definition_name = definition["spec"], definition["metadata"]["name"]
-        used_names: dict[str, set[str]] = {"resource": set(), "kind": set()}
-        for info in self._core.table:
-            if info.group != spec["group"] or (info.custom is not None and info.custom.definition == definition_name):
-                continue
-            used_names["resource"] |= {info.resource, info.singular, *info.short_names}
-            used_names["kind"] |= {info.kind, info.list_kind}
-        accepted: Object = {"plural": "", "kind": ""}
+        """The accepted names, and reason and message of the last conflict (``calculateNamesAndConditions``, upstream
+        ``pkg/controller/status``)."""
+        spec, own_name = definition["spec"], definition["metadata"]["name"]
+        requested: Object = spec["names"]
+        used_resources, used_kinds = self._used_names(spec["group"], own_name)
+        accepted: Object = dict((definition.get("status") or {}).get("acceptedNames") or {"plural": "", "kind": ""})
         reason = message = ""
-        for field in _NAMES:
-            requested = spec["names"].get(field)
-            if not requested:
+        for field, field_reason in _REASONS.items():
+            names = requested.get(field)
+            if names == accepted.get(field):
                 continue
-            used = used_names["kind" if "ind" in field else "resource"]
-            conflict = next(
-                (name for name in ([requested] if isinstance(requested, str) else requested) if name in used), None
-            )
-            if conflict is None:
-                accepted[field] = requested
+            used = used_kinds if field in ("kind", "listKind") else used_resources
+            own = accepted.get(field) or () if field == "shortNames" else ()
+            conflicts = [
+                f"{quote(name)} is already in use"
+                for name in ([names] if isinstance(names, str) else names or ())
+                if name in used and name not in own
+            ]
+            if conflicts:
+                reason, message = field_reason, conflicts[0] if len(conflicts) == 1 else f"[{', '.join(conflicts)}]"
             else:
-                reason, message = _REASONS[field], f'"{conflict}" is already in use'
+                _set_or_remove(accepted, field, names)
+        _set_or_remove(accepted, "categories", requested.get("categories"))
         return accepted, reason, message
+
+    def _used_names(self, group: str, own_name: str) -> tuple[set[str], set[str]]:
+        """The names of resources and of kinds that other definitions and built-in resources of a group have."""
+        resources: set[str] = set()
+        kinds: set[str] = set()
+        for info in self._core.table:
+            if info.group == group and info.custom is None:
+                resources |= {info.resource, info.singular, *info.short_names}
+                kinds |= {info.kind, info.list_kind}
+        for name, names in self._accepted_names.items():
+            if name != own_name and _group_of(name) == group:
+                resources |= {names.get("plural") or "", names.get("singular") or "", *(names.get("shortNames") or ())}
+                kinds |= {names.get("kind") or "", names.get("listKind") or ""}
+        return resources, kinds
+
+    def _enqueue_conflicting(self, changed: str) -> None:
+        """Enqueue the definitions that may get names which the change of another definition has freed."""
+        for name in sorted(self._conflicting):
+            if name != changed and _group_of(name) == _group_of(changed):
+                self._enqueue(name)
 
     async def _finalize(self, name: str, definition: Object) -> None:
         """Delete the remaining objects of a definition, then remove its finalizer (upstream

@@ -152,7 +152,10 @@ def _resource_info(
     versions: dict[str, ResourceInfo],
     converter: "Converter | None",
 ) -> ResourceInfo:
-    spec, names = definition["spec"], definition["spec"]["names"]
+    spec = definition["spec"]
+    # Plural and kind cannot change once they are accepted; other names may not be accepted.
+    accepted: Object = (definition.get("status") or {}).get("acceptedNames") or spec["names"]
+    names = {**accepted, "plural": spec["names"]["plural"], "kind": spec["names"]["kind"]}
     openapi: dict[str, Any] = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     declared = version.get("subresources") or {}
     subresources: dict[str, Subresource] = {}
