@@ -88,6 +88,7 @@ def failure(body: Any, *, mutating: bool = False, version: str = "v1") -> str:
             FAILED + "converting (v1.Status) to (v1.AdmissionReview): unknown conversion"),
         "no kind": ({**review(), "kind": ""}, EXPECTED + "admission.k8s.io/v1, Kind="),
         "no version": ({**review(), "apiVersion": ""}, EXPECTED + "/, Kind=AdmissionReview"),
+        "neither kind nor version": ({"response": review()["response"]}, EXPECTED + "/, Kind="),
         "a malformed version": ({**review(), "apiVersion": "a/b/c"}, FAILED + "unexpected GroupVersion string: a/b/c"),
         "a number as kind": ({**review(), "kind": 5},
             FAILED + "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field "

@@ -139,8 +139,6 @@ def _decoded(body: bytes) -> Any:
 def _group_version_kind(review: Object) -> str:
     api_version = review.get("apiVersion") or ""
     kind = review.get("kind") or ""
-    if not api_version and not kind:
-        return f"{GROUP}/v1, Kind={_KIND}"
     return f"{api_version if '/' in api_version else f'/{api_version}'}, Kind={kind}"
 
 
