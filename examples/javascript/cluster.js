@@ -6,7 +6,7 @@ import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 
 // A CI service ends a suite with SIGTERM, for example after a timeout, and `node --test` the processes of its files.
-// Without a handler that would be the end of this process alone. With one the handlers of "exit" run, too.
+// Without a handler the handlers of "exit" would not run, and the directory would remain.
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
   process.once(signal, () => process.exit(128 + constants.signals[signal]));
 }
@@ -15,7 +15,9 @@ for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"]) {
 export async function startCluster(...flags) {
   const directory = mkdtempSync(join(tmpdir(), "pilothouse-"));
   const kubeconfig = join(directory, "kubeconfig");
-  const child = spawn(process.env.PILOTHOUSE ?? "pilothouse", ["up", "--port=0", `--kubeconfig=${kubeconfig}`, ...flags]);
+  // Its standard input is a pipe, which closes with this process, also after SIGKILL.
+  const words = ["up", "--exit-on-stdin-close", "--port=0", `--kubeconfig=${kubeconfig}`, ...flags];
+  const child = spawn(process.env.PILOTHOUSE ?? "pilothouse", words);
   const end = () => {
     child.kill("SIGTERM");
     rmSync(directory, { recursive: true, force: true });

@@ -3,16 +3,18 @@
 Nothing is downloaded: offline each tool says whether it has all dependencies, which is then why a test is skipped.
 """
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.programs import ROOT, pilothouse, run_pilothouse
+from tests.programs import ROOT, pilothouse, run_pilothouse, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -115,6 +117,48 @@ def test_java(tmp_path: Path) -> None:
     folder = tmp_path / "kubeapitest/k8s/1.36.2-linux-amd64"
     run_pilothouse(tmp_path, "envtest-assets", "--dir", str(folder), PATH=os.environ["PATH"])
     assert_passes(JAVA, project, {**environment, "KUBE_API_TEST_DIR": str(tmp_path / "kubeapitest")})
+
+
+WAITS = """
+package com.example;
+class Waits {
+  public static void main(String[] words) throws Exception {
+    var cluster = new Cluster("--nodes=0");
+    System.out.println(cluster.kubeconfig());
+    Thread.sleep(60_000);
+  }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no javac on the PATH")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_suite_in_java_that_is_ended_ends_its_cluster(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "Waits.java").write_text(WAITS)
+    cluster = ROOT / "examples/java/src/test/java/com/example/Cluster.java"
+    subprocess.run(["javac", "-d", "classes", "Waits.java", cluster], cwd=tmp_path, check=True, timeout=100)
+    with subprocess.Popen(
+        ["java", "-cp", "classes", f"-Djava.io.tmpdir={tmp_path}", "com.example.Waits"],
+        cwd=tmp_path,
+        env=environment_of(tmp_path),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as suite:
+        assert suite.stdout is not None
+        kubeconfig = suite.stdout.readline().strip()
+        suite.send_signal(number)
+    until(lambda: not processes_with(kubeconfig), "the cluster has ended")
+    assert not Path(kubeconfig).exists()
+
+
+def processes_with(word: str) -> list[int]:
+    """The processes that have an argument with this word."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if word.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
 
 
 def test_rust(tmp_path: Path) -> None:

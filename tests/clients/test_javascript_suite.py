@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.programs import ROOT
+from tests.tables import cases
 
 pytestmark = pytest.mark.slow
 
@@ -54,8 +55,18 @@ test("waits", async () => {
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node on the PATH")
-@pytest.mark.parametrize("words", [("--test",), ()], ids=["node --test", "node"])
-def test_a_suite_that_is_ended_ends_its_cluster(tmp_path: Path, words: tuple[str, ...]) -> None:
+@cases(
+    "words, number, left",
+    {
+        "node --test": (("--test",), signal.SIGTERM, []),
+        "node": ((), signal.SIGTERM, []),
+        "Ctrl-C": ((), signal.SIGINT, []),
+        "SIGKILL, which leaves the directory": ((), signal.SIGKILL, [[]]),
+    },
+)
+def test_a_suite_that_is_ended_ends_its_cluster(
+    tmp_path: Path, words: tuple[str, ...], number: signal.Signals, left: list[list[Path]]
+) -> None:
     """As by a CI service after a timeout."""
     (tmp_path / "waits.test.mjs").write_text(STARTS.replace("CLUSTER", str(ROOT / "examples/javascript/cluster.js")))
     directory = tmp_path / "temporary"
@@ -73,13 +84,13 @@ def test_a_suite_that_is_ended_ends_its_cluster(tmp_path: Path, words: tuple[str
         try:
             assert suite.stdout is not None
             started = next(found for line in suite.stdout if (found := re.search(r"started (\d+)", line)))
-            suite.send_signal(signal.SIGTERM)
+            suite.send_signal(number)
             suite.wait(20)
             deadline = time.monotonic() + 20
             while Path(f"/proc/{started[1]}").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             assert not Path(f"/proc/{started[1]}").exists()
-            assert list(directory.iterdir()) == []
+            assert [list(path.iterdir()) for path in directory.iterdir()] == left
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(suite.pid, signal.SIGKILL)

@@ -25,6 +25,7 @@ with lazy_imports():
         manager,
         new,
         nodes,
+        parent_process,
         record,
         replay,
         run,
@@ -119,10 +120,11 @@ def kube_controller_manager(argv: Sequence[str] | None = None) -> int:
     return 1 if code == 2 else code
 
 
-def stand_in(name: str, argv: Sequence[str]) -> int:
+def stand_in(name: str, argv: Sequence[str], *, parent: int = 0) -> int:
     """A program under another's name, as test suites start it: ``kube-apiserver`` or ``etcd``, with the other's exit
-    codes."""
+    codes. ``parent`` is the id of the process that has started it."""
     standard_streams.prepare()
+    parent_process.end_with_parent(parent)
     code = standard_streams.written(lambda: _run(name, list(argv), program=name))
     return 1 if code == 2 else code
 

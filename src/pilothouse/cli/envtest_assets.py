@@ -93,9 +93,13 @@ def _default(controllers: bool) -> Path:
 
 
 def _script(name: str, *args: str) -> str:
-    code = f"import sys; from pilothouse.cli import stand_in; sys.exit(stand_in({name!r}, sys.argv[1:]))"
+    code = (
+        "import sys; from pilothouse.cli import stand_in; "
+        f"sys.exit(stand_in({name!r}, sys.argv[2:], parent=int(sys.argv[1])))"
+    )
     # -P: the suite's directory must not shadow our modules.
-    command = shlex.join([sys.executable, "-P", "-c", code, *args])
+    # The shell's parent is the suite. Python starts later, when the suite may have ended.
+    command = f'{shlex.join([sys.executable, "-P", "-c", code])} "$PPID" {shlex.join(args)}'.rstrip()
     return f'#!/bin/sh\nexec {command} "$@"\n'
 
 

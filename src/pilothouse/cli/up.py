@@ -46,7 +46,14 @@ with lazy_imports():
 
     from pilothouse import ui
     from pilothouse.apiserver import resources
-    from pilothouse.cli import apply_manifests, held_lease, plane_flags, rollout, written_kubeconfig
+    from pilothouse.cli import (
+        apply_manifests,
+        held_lease,
+        parent_process,
+        plane_flags,
+        rollout,
+        written_kubeconfig,
+    )
     from pilothouse.cli.clusters import sources
     from pilothouse.controllermanager import options as manager_options
     from pilothouse.controllermanager import selection as controller_selection
@@ -57,6 +64,7 @@ with lazy_imports():
     from pilothouse.plane import served as served_plane
     from pilothouse.plane.processes import messages, split_plane
 
+EXIT_ON_STDIN_CLOSE = "exit-on-stdin-close"
 _DIRECTORY_SECONDS = 5.0
 """Between two checks whether the directory of a cluster in the background is still there."""
 
@@ -98,6 +106,12 @@ def flag_set(program: str) -> FlagSet:
             "Exit when the applied objects are ready: with 0, or with 1 if they are not within --timeout",
         ),
         Flag("timeout", DURATION, 60.0, "How long --wait waits before it gives up"),
+        Flag(
+            EXIT_ON_STDIN_CLOSE,
+            BOOL,
+            False,
+            "Exit when standard input, a pipe, is closed: when the process ends that has started this one",
+        ),
         Flag("controllers", STRINGS, ("*",), "Controllers to run, in the syntax of kube-controller-manager's flag"),
         Flag("no-manager", BOOL, False, "Run no controllers"),
         Flag(
@@ -158,6 +172,8 @@ async def _up(parsed: Parsed) -> int:
         raise UserError(f"--processes must be 1 or 2, got {parsed['processes']}", code=2)
     if not parsed["kubeconfig"]:
         raise UserError("--kubeconfig must name a file: it contains the credentials of the administrator", code=2)
+    if parsed[EXIT_ON_STDIN_CLOSE]:
+        _end_with_parent(parsed)
     manifests = sources.manifests_of(parsed) if parsed["filename"] or parsed["kustomize"] else []
     try:
         async with running_plane(parsed) as running:
@@ -182,6 +198,15 @@ async def _up(parsed: Parsed) -> int:
         print(_cleanup_message(parsed), flush=True)
         raise
     return code
+
+
+def _end_with_parent(parsed: Parsed) -> None:
+    flag = f"--{EXIT_ON_STDIN_CLOSE}"
+    if "-" in parsed["filename"]:
+        raise UserError(f"{flag} and -f - can't be used together: both are about standard input", code=2)
+    if not parent_process.has_pipe():
+        raise UserError(f"{flag} needs a pipe as standard input, whose other end the parent process holds open", code=2)
+    parent_process.end_with_standard_input(f"Standard input was closed: pilothouse up ends ({flag})")
 
 
 async def _until_ended(parsed: Parsed) -> None:

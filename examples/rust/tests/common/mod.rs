@@ -16,15 +16,17 @@ pub struct Cluster {
 
 impl Cluster {
     /// Start a cluster. `flags` are those of `pilothouse up`; PILOTHOUSE names the program, if it is not on the PATH.
-    /// It ends when the value is dropped.
+    /// It ends when the value is dropped, and with this process, also after a signal: then the pipe closes that is its
+    /// standard input.
     pub async fn start(flags: &[&str]) -> Cluster {
         let directory = tempfile::tempdir().unwrap();
         let kubeconfig = directory.path().join("kubeconfig");
         let program = std::env::var("PILOTHOUSE").unwrap_or_else(|_| "pilothouse".to_string());
         let mut process = Command::new(program)
-            .args(["up", "--port=0"])
+            .args(["up", "--exit-on-stdin-close", "--port=0"])
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .args(flags)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()

@@ -35,6 +35,7 @@ from pilothouse.machinery.times import format_time, parse_time
 
 CHOSEN_HERE = (
     "data-dir", "write-kubeconfig", "wait", "filename", "recursive", "kustomize", "timeout", "kubeconfig", "help",
+    "exit-on-stdin-close",
 )  # fmt: skip
 """Flags of ``up`` that have another meaning for a cluster in the background, or none."""
 

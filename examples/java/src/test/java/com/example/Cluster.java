@@ -17,11 +17,11 @@ final class Cluster implements AutoCloseable {
   Cluster(String... flags) throws IOException {
     directory = Files.createTempDirectory("pilothouse-");
     var program = Objects.requireNonNullElse(System.getenv("PILOTHOUSE"), "pilothouse");
-    var command = new ArrayList<>(List.of(program, "up", "--port=0", "--kubeconfig=" + kubeconfig()));
+    // Its standard input is a pipe, which closes with this process, also after SIGKILL.
+    var command =
+        new ArrayList<>(List.of(program, "up", "--exit-on-stdin-close", "--port=0", "--kubeconfig=" + kubeconfig()));
     command.addAll(List.of(flags));
     process = new ProcessBuilder(command).redirectError(log().toFile()).start();
-    // A CI service ends a suite with SIGTERM, for example after a timeout, and then nothing calls close.
-    Runtime.getRuntime().addShutdownHook(new Thread(process::destroy));
     var printed = process.inputReader();
     for (var line = ""; !line.startsWith("pilothouse is ready"); ) {
       line = printed.readLine();

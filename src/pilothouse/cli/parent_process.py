@@ -1,0 +1,79 @@
+"""Programs that end with the process that has started them, such as a test suite, also when that is killed.
+
+``end_with_standard_input``: the parent holds the other end of a pipe. That works on every platform and from every
+language, and the kernel closes it. Tor's pluggable transports (``TOR_PT_EXIT_ON_STDIN_CLOSE``) and esbuild do the same.
+Linux's ``PR_SET_PDEATHSIG`` is about the thread that has started the process, which may end before the suite does.
+
+``end_with_parent``: nobody passes a pipe or a flag to programs with another's name, so they compare their parent's id.
+
+Both end as after SIGTERM.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+import sys
+import threading
+import time  # noqa: TID251  # waits for a real process
+from collections.abc import Callable
+
+_STDIN = 0
+_POLL_SECONDS = 0.5
+"""Between two checks of the parent's id."""
+
+
+def has_pipe() -> bool:
+    """Whether standard input is a pipe, or a socket, which Node.js uses instead."""
+    try:
+        mode = os.fstat(_STDIN).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def end_with_standard_input(message: str) -> None:
+    """Print the message and end when everybody who could write to the pipe has closed it. Data is ignored."""
+
+    def wait() -> None:
+        with contextlib.suppress(ConnectionError):  # a socket that was closed with unread data
+            while os.read(_STDIN, 65536):
+                pass
+        with contextlib.suppress(OSError):  # not print: nobody may read it any more
+            os.write(2, f"{message}\n".encode())
+
+    _end_after(wait)
+
+
+def end_with_parent(number: int) -> None:
+    """End when the parent has ended, if it is a test suite. ``number`` is its id, read as early as possible: if it has
+    ended since, another process is the parent."""
+
+    def wait() -> None:
+        while os.getppid() == number:
+            time.sleep(_POLL_SECONDS)
+
+    if number > 1 and _is_of_suite():
+        _end_after(wait)
+
+
+def _is_of_suite() -> bool:
+    """Whether this process was started with a process group of its own, as by Go's envtest, or with a pipe as standard
+    input, as by Java's ``ProcessBuilder``.
+
+    What ``nohup``, ``setsid``, a script with ``&`` (there the shell ignores SIGINT) or a person in a terminal has
+    started is meant to continue without its parent.
+    """
+    if os.getsid(0) == os.getpid():
+        return False
+    if signal.SIG_IGN in (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGHUP)):
+        return False
+    return has_pipe() or (os.getpgrp() == os.getpid() and not sys.stdin.isatty())
+
+
+def _end_after(wait: Callable[[], None]) -> None:
+    def run() -> None:
+        wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=run, name="parent process", daemon=True).start()
