@@ -5,6 +5,7 @@ import copy
 from typing import Any
 
 import pytest
+from tests.apiserver.admission import test_mutating_policies as mutating
 from tests.apiserver.admission.test_validating_policies import (
     BINDINGS,
     DENIED,
@@ -177,6 +178,37 @@ async def test_object_size_is_computed_once_for_all_bindings(api: Api, monkeypat
     assert (await api.post(CONFIG_MAPS, config_map(a="1"))).status == 201
     assert [value["object"]["data"] for value in result if isinstance(value, dict)] == [{"a": "1"}]
     assert [value for value in result if isinstance(value, str)] == ["1"] * 3  # the variable of each
+
+
+@pytest.mark.parametrize("path", [POLICIES, mutating.POLICIES])
+async def test_other_tasks_run_between_the_params_of_a_policy(api: Api, path: str) -> None:
+    """Who may write ConfigMaps decides how many params a selector selects."""
+    for number in range(40):
+        await api.create(CONFIG_MAPS, config_map(f"param-{number}"))
+    selected = {"paramRef": {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}}
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    if path == POLICIES:
+        policy_object = policy({"expression": "params.metadata.name != ''"}, paramKind=kind)
+        bound = binding(**selected)
+    else:
+        policy_object = mutating.policy("Object{data: {'a': params.metadata.name}}", paramKind=kind)
+        bound = mutating.binding(**selected)
+    await api.create(path, policy_object)
+    await api.create(path.replace("policies", "policybindings"), bound)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count_turns())
+        created = await api.post(CONFIG_MAPS, config_map())
+        counting.cancel()
+    assert created.status == 201
+    assert turns >= 40
 
 
 # Rules of custom resources

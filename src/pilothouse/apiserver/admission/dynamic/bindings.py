@@ -3,6 +3,7 @@
 After k8s.io/apiserver ``pkg/admission/plugin/policy/generic/policy_dispatcher.go`` (v0.36).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 import msgspec
@@ -15,6 +16,22 @@ from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.labels import selector_from
+
+
+_BYTES_PER_TURN = 64 * 1024
+
+
+class _Labeled(msgspec.Struct, gc=False):
+    labels: dict[str, str] | None = None
+
+
+class _Selected(msgspec.Struct, gc=False):
+    """What a selector of params reads of them."""
+
+    metadata: _Labeled
+
+
+_read_labels = msgspec.json.Decoder(_Selected).decode
 
 
 class Binding:
@@ -78,7 +95,8 @@ async def policy_invocations(
     bindings: Iterable[Binding],
 ) -> AsyncIterator[PolicyInvocation | PolicyError]:
     """Yield the invocations of a policy for this write, in the order of its bindings; none if the policy does not match
-    the write. The params of a binding are looked up just before its invocations."""
+    the write. The params of a binding are looked up just before its invocations, and each is decoded just before its
+    own, since they may be large together."""
     try:
         info = criteria.match(core, write)
         if info is None:
@@ -88,6 +106,7 @@ async def policy_invocations(
     except (StatusError, _ParamError) as error:
         yield PolicyError("", f"failed to configure policy: {error}")
         return
+    is_first = True
     for binding in bindings:
         try:
             if binding.criteria is not None and binding.criteria.match(core, write) is None:
@@ -97,7 +116,10 @@ async def policy_invocations(
             yield PolicyError(binding.name, f"failed to configure binding: {error}")
             continue
         for param in params:
-            yield PolicyInvocation(info, binding, param)
+            if not is_first:
+                await asyncio.sleep(0)  # a selector may select thousands of params: other tasks run in between
+            is_first = False
+            yield PolicyInvocation(info, binding, None if param is None else decode(param))
 
 
 class _ParamError(ValueError):
@@ -106,8 +128,8 @@ class _ParamError(ValueError):
 
 async def _collect_params(
     core: Core, param_kind: Object | None, param_ref: Object | None, namespace: str
-) -> Sequence[Object | None]:
-    """The params of a binding (``CollectParams``); ``[None]`` for a policy or binding without params. Raises
+) -> Sequence[bytes | None]:
+    """The encoded params of a binding (``CollectParams``); ``[None]`` for a policy or binding without params. Raises
     ``_ParamError``, and ``StatusError`` if a param cannot be converted."""
     if param_kind is None or param_ref is None:
         return [None]
@@ -119,18 +141,22 @@ async def _collect_params(
             raise _ParamError("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
     elif param_namespace:
         raise _ParamError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    params: list[Object] = []
+    params: list[bytes] = []
     if param_ref.get("name"):
         record = core.store.staged(info.key(param_namespace, param_ref["name"]))
         if record is not None:
-            params.append(decode(await core.from_storage(info, record.value)))
+            params.append(await core.from_storage(info, record.value))
     elif param_ref.get("selector") is not None:
         matches = selector_from(msgspec.convert(param_ref["selector"], LabelSelector)).matches
         records = core.store.list(info.list_prefix(param_namespace)).records
+        size = 0
         for value in await core.list_from_storage(info, [record.value for record in records]):
-            obj = decode(value)
-            if matches(obj["metadata"].get("labels") or {}):
-                params.append(obj)
+            if matches(_read_labels(value).metadata.labels or {}):
+                params.append(value)
+            size += len(value)
+            if size >= _BYTES_PER_TURN:
+                size = 0
+                await asyncio.sleep(0)  # let other requests run
     else:
         raise _ParamError("one of name or selector must be provided")
     if not params and param_ref.get("parameterNotFoundAction") == "Deny":
