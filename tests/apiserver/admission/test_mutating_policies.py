@@ -265,3 +265,32 @@ async def test_apply_configurations_do_not_fit_scales(api: Api) -> None:
         "error applying patch: failed to convert patch object to typed object: no corresponding type for "
         "autoscaling/v1, Kind=Scale"
     )
+
+
+class Worker:
+    """A stub of the worker thread, which records its work."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        self.worked: list[str] = []
+
+    async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        self.worked.append(function.__name__)
+        return function(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "mutation", ["Object{data: {'a': 'b'}}", "[JSONPatch{op: 'add', path: '/data/a', value: 'b'}]"]
+)
+async def test_large_objects_are_mutated_in_the_worker(api: Api, mutation: str) -> None:
+    await api.create(POLICIES, policy(mutation))
+    await api.create(BINDINGS, binding())
+    worker = Worker()
+    api.server.core.long_work.get_worker = lambda: worker
+    small = await api.post(CONFIG_MAPS, {"metadata": {"name": "small"}, "data": {"x": ""}})
+    assert (small.body["data"], worker.worked) == ({"a": "b", "x": ""}, [])
+    values = {f"key-{number}": "" for number in range(4_000)}
+    large = await api.post(CONFIG_MAPS, {"metadata": {"name": "large"}, "data": values})
+    assert large.body["data"] == {**values, "a": "b"}
+    assert [name for name in worker.worked if name in ("apply", "replace_object")] == ["apply", "replace_object"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.apiserver.admission.test_mutating_policies import Worker
 from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, pod
 from tests.custom_resources import DEFINITIONS, definition, version
 from tests.env.handshakes import connect_immediately, give_up_at_every_step
@@ -559,3 +560,16 @@ async def test_webhook_calls_are_counted_and_excluded_from_sli_latency(api: Api)
         'rejected="false",le="10"} 1',
     ):
         assert f"apiserver_admission_{line}\n" in page, line
+
+
+async def test_large_objects_are_patched_in_the_worker(api: Api) -> None:
+    Hooks(api, lambda _name, _request: patch({"op": "add", "path": "/data/a", "value": "b"}))
+    await api.create(MUTATING, configuration(webhook()))
+    worker = Worker()
+    api.server.core.long_work.get_worker = lambda: worker
+    await api.create(CONFIG_MAPS, {"metadata": {"name": "small"}, "data": {"x": ""}})
+    assert worker.worked == []
+    values = {f"key-{number}": "" for number in range(4_000)}
+    large = await api.post(CONFIG_MAPS, {"metadata": {"name": "large"}, "data": values})
+    assert large.body["data"] == {**values, "a": "b"}
+    assert [name for name in worker.worked if name in ("_patched", "replace_object")] == ["_patched", "replace_object"]

@@ -17,7 +17,6 @@ from pilothouse.apiserver.objects import Object, decode
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.labels import selector_from
 
-
 _BYTES_PER_TURN = 64 * 1024
 
 

@@ -28,7 +28,7 @@ from pilothouse.apiserver.admission.dynamic.expressions import (
     versioned_attributes,
 )
 from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
-from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
+from pilothouse.apiserver.admission.dynamic.object_replacement import estimated_size, replace_object
 from pilothouse.apiserver.admission.dynamic.requests import NotConverted, convert, converted
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.admission import NO_ERROR, error_type
@@ -69,12 +69,16 @@ class _Mutation:
         text = (mutation.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
         self._expression = Expression(scope, text, (), rewritten=initializers_as_maps(text))
 
-    async def apply(self, activation: Activation, obj: Object, info: ResourceInfo) -> Object:
-        """The mutated object. Raises ``ExpressionError``."""
+    async def evaluate(self, activation: Activation) -> Any:
+        """The apply configuration or JSON patch. Raises ``ExpressionError``."""
         try:
-            value = await self._expression.evaluate(activation, Budget())
+            return await self._expression.evaluate(activation, Budget())
         except OutOfBudget as error:
             raise ExpressionError(str(error)) from None
+
+    def apply(self, obj: Object, value: Any, info: ResourceInfo) -> Object:
+        """The object mutated by the value of the expression, as a copy. Raises ``ExpressionError``."""
+        obj = copy.deepcopy(obj)
         if self.is_json_patch:
             return self._apply_json_patch(obj, value)
         if not isinstance(value, dict):
@@ -202,7 +206,7 @@ class MutatingAdmissionPolicy(Plugin):
         return changed
 
     async def _mutate(self, write: AdmissionAttributes, policy: Policy, invocation: PolicyInvocation) -> bool:
-        info, param = invocation.info, invocation.param
+        info, param, work = invocation.info, invocation.param, self._core.long_work
         if not await policy.conditions.match(Activation(await versioned_attributes(self._core, write, info), param)):
             return False
         changed = False
@@ -212,10 +216,12 @@ class MutatingAdmissionPolicy(Plugin):
             obj = await converted(self._core, write, write.obj, info)
             assert obj is not None, "only writes with an object are mutated"
             with self._observed(policy.name, invocation.binding.name):
-                mutated = await mutation.apply(activation, copy.deepcopy(obj), info)
+                value = await mutation.evaluate(activation)
+                mutated = await work.run(estimated_size(obj, value), mutation.apply, obj, value, info)
             if info is not write.info:
                 mutated = await convert(self._core, info, write.info, mutated)
-            changed |= replace_object(self._core, write, mutated, strict=mutation.is_json_patch)
+            strict, size = mutation.is_json_patch, estimated_size(mutated)
+            changed |= await work.run(size, replace_object, self._core, write, mutated, strict=strict)
         return changed
 
     @contextmanager

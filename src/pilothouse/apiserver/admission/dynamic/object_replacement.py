@@ -12,10 +12,19 @@ from pilothouse.apiserver.admission.dynamic.requests import without_zero_structs
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.serializers.omitempty import drop_empty
+from pilothouse.cel.work import measure
 from pilothouse.machinery.bodies import DecodeError, decode_body
 from pilothouse.machinery.go_text import compact_json, quote
 
 _SCHEME = '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
+
+_BYTES_OF_VALUE = 16
+"""The bytes of JSON for each value, and the characters that ``measure`` counts as one."""
+
+
+def estimated_size(*values: Any) -> int:
+    """About how many bytes of JSON values have, for ``long_work``: an object was changed since it was received."""
+    return _BYTES_OF_VALUE * measure([*values]).weight
 
 
 def replace_object(core: Core, write: AdmissionAttributes, mutated: Any, *, strict: bool = False) -> bool:

@@ -18,7 +18,7 @@ from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
 from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_FROM_WEBHOOKS, Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import Activation, MatchConditions, Scope, versioned_attributes
 from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
-from pilothouse.apiserver.admission.dynamic.object_replacement import replace_object
+from pilothouse.apiserver.admission.dynamic.object_replacement import estimated_size, replace_object
 from pilothouse.apiserver.admission.dynamic.requests import admission_request, convert, converted
 from pilothouse.apiserver.admission.dynamic.responses import VERSIONS, read_patch, rejection, verified_response
 from pilothouse.apiserver.admission.dynamic.webhook_calls import (
@@ -303,16 +303,21 @@ class MutatingWebhooks(Webhooks):
                 f"admission webhook {quote(webhook.name)} attempted to modify the object, which is not supported for "
                 "this operation"
             )
-        versioned = await converted(self._core, write, write.obj, info)
+        versioned, work = await converted(self._core, write, write.obj, info), self._core.long_work
         try:
-            patched = apply_json_patch(copy.deepcopy(versioned), operations)
+            patched = await work.run(estimated_size(versioned, operations), _patched, versioned, operations)
         except PatchError as error:
             raise errors.internal(error.detail) from None
         # The kinds of subresources have one version.
         if info is not write.info and write.obj["kind"] == write.info.kind:
             patched = await convert(self._core, info, write.info, patched)
-        changed = replace_object(self._core, write, patched)
+        changed = await work.run(estimated_size(patched), replace_object, self._core, write, patched)
         patch = {"configuration": webhook.configuration, "webhook": webhook.name, "patch": operations}
         text = msgspec.json.encode({**patch, "patchType": "JSONPatch"}).decode()
         add_audit_annotation(f"patch.webhook.admission.k8s.io/{annotation}", text, REQUEST)
         return changed
+
+
+def _patched(obj: Object, operations: list[Object]) -> Any:
+    """A patched copy. Raises ``PatchError``."""
+    return apply_json_patch(copy.deepcopy(obj), operations)
