@@ -185,7 +185,7 @@ async def test_other_tasks_run_between_the_params_of_a_policy(api: Api, path: st
     """Who may write ConfigMaps decides how many params a selector selects."""
     for number in range(40):
         await api.create(CONFIG_MAPS, config_map(f"param-{number}"))
-    selected = {"paramRef": {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}}
+    selected: Object = {"paramRef": {"selector": {"matchLabels": {"x": "y"}}, "parameterNotFoundAction": "Deny"}}
     kind = {"apiVersion": "v1", "kind": "ConfigMap"}
     if path == POLICIES:
         policy_object = policy({"expression": "params.metadata.name != ''"}, paramKind=kind)

@@ -318,6 +318,6 @@ class MutatingWebhooks(Webhooks):
         return changed
 
 
-def _patched(obj: Object, operations: list[Object]) -> Any:
+def _patched(obj: Object | None, operations: list[Object]) -> Any:
     """A patched copy. Raises ``PatchError``."""
     return apply_json_patch(copy.deepcopy(obj), operations)
