@@ -418,6 +418,9 @@ def test_errors_of_requests(kubeconfig: str, tmp_path: Path, words: list[str], m
     "words, message",
     {
         "missing name": (["history", "pods"], "expected TYPE/NAME, got pods"),
+        "two slashes": (["why", "pod/a/b"], "invalid resource name 'a/b': may not contain '/'"),
+        "a path as a name": (["history", "pod/.."], "invalid resource name '..': may not be '.' or '..'"),
+        "a path as a namespace": (["why", "pod/a", "-n=a/b"], "invalid resource name 'a/b': may not contain '/'"),
         "missing type": (["get"], "expected TYPE [NAME]"),
         "-A with an object": (["history", "pod/a", "-A"], "is for the writes of users, without TYPE/NAME"),
         "a format of get": (["get", "pods", "-o=xml"], '--output must be wide, name, json or yaml, got "xml"'),

@@ -10,7 +10,7 @@ import msgspec
 from pilothouse.cli.program import UserError, parse
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone, NotFound
-from pilothouse.client.requests import with_query
+from pilothouse.client.requests import invalid_name, with_query
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.durations import parse_duration
 from pilothouse.machinery.flags import FlagSet, Parsed, closest
@@ -43,7 +43,13 @@ def type_and_name(arguments: Sequence[str]) -> tuple[str, str]:
         kind = name = ""
     if not kind or not name:
         raise UserError(f"expected TYPE/NAME, got {' '.join(arguments) or 'nothing'}", code=2)
+    _check_name(name)
     return kind, name
+
+
+def _check_name(name: str) -> None:
+    if reason := invalid_name(name):
+        raise UserError(f"invalid resource name {name!r}: {reason}", code=2)
 
 
 def parse_for_object(flags: FlagSet, program: str, args: Sequence[str], *, optional: bool = False) -> Parsed | int:
@@ -57,6 +63,7 @@ def parse_for_object(flags: FlagSet, program: str, args: Sequence[str], *, optio
             raise UserError(f'--output must be text or json, got "{parsed["output"]}"', code=2)
         if parsed.arguments or not optional:
             type_and_name(parsed.arguments)
+        _check_name(parsed["namespace"])
     except UserError as error:
         print(f'Error: {error}\nSee "{program} --help" for usage.', file=sys.stderr)
         return error.code

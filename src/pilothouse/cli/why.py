@@ -141,8 +141,9 @@ async def _run(parsed: Parsed) -> int:
             revision, time = await _at(parsed, client)
             async with _evidence(parsed, client, discovery, revision) as evidence:
                 explanation = await explain(evidence, reference, time=time)
-                similar, elsewhere, age = list[str](), list[str](), 0.0
+                similar, elsewhere, age, no_namespace = list[str](), list[str](), 0.0, False
                 if explanation.state == NOT_FOUND:
+                    no_namespace = await _is_missing(evidence, namespace)
                     similar = await names_alike(evidence, reference)
                     elsewhere = await namespaces_with(evidence, reference)
                     begin = await history_begin(client)
@@ -152,9 +153,17 @@ async def _run(parsed: Parsed) -> int:
     _print(parsed, explanation)
     if explanation.state != NOT_FOUND:
         return int(explanation.state == UNREADABLE)
+    if no_namespace:
+        print(escaped(f"There is no namespace {namespace}."), file=sys.stderr)
     for line in not_found_lines(reference, info.title, similar, elsewhere, age=age):
         print(escaped(line), file=sys.stderr)
     return 1
+
+
+async def _is_missing(evidence: Evidence, namespace: str) -> bool:
+    """Whether a namespace does not exist. False if it can't be read."""
+    reference = Reference("namespaces", "", namespace)
+    return bool(namespace) and await evidence.get(reference) is None and not evidence.is_unreadable(reference)
 
 
 @asynccontextmanager

@@ -60,15 +60,20 @@ class FencedRequest(wire.Request, frozen=True, gc=False):
 _plain_segment = re.compile(r"[A-Za-z0-9._:~-]+").fullmatch
 
 
+def invalid_name(name: str) -> str:
+    """Why no object has this name, which would change the meaning of the path (client-go ``rest/request.go``, v0.36);
+    empty if the server decides."""
+    if name in {".", ".."}:
+        return "may not be '.' or '..'"
+    character = next((character for character in "/%" if character in name), "")
+    return f"may not contain {character!r}" if character else ""
+
+
 def _segment(name: str) -> str:
-    if _plain_segment(name) is not None:
-        if name in {".", ".."}:
-            raise ValueError(f"invalid resource name {name!r}: may not be '.' or '..'")
+    if _plain_segment(name) is not None and name not in {".", ".."}:
         return name
-    # client-go rest/request.go Name (v0.36) rejects the same two characters, which would change the path's meaning.
-    for character in "/%":
-        if character in name:
-            raise ValueError(f"invalid resource name {name!r}: may not contain {character!r}")
+    if reason := invalid_name(name):
+        raise ValueError(f"invalid resource name {name!r}: {reason}")
     return quote(name, safe=":")
 
 

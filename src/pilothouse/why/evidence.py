@@ -12,6 +12,7 @@ from pilothouse.api.core import EVENTS, Event
 from pilothouse.client import Client
 from pilothouse.client.errors import ApiError, Gone, NotFound
 from pilothouse.client.history import RecordedChange, recorded_changes
+from pilothouse.client.requests import invalid_name
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.causes import Cause, Origin
 from pilothouse.why.trust import trusted_cause
@@ -342,7 +343,7 @@ class ServerEvidence:
     async def get(self, reference: Reference) -> Document | None:
         """The object now; None if it does not exist."""
         resource = self._resources.get(reference.resource)
-        if resource is None:
+        if resource is None or not _may_exist(reference, resource):
             return None
         if self._at:
             return await self.object_at(reference, self._at)
@@ -421,6 +422,13 @@ class ServerEvidence:
                 self.unseen[f"events: {error}"] = None
                 self._events[namespace] = ()
         return self._events[namespace]
+
+
+def _may_exist(reference: Reference, resource: Resource) -> bool:
+    """Whether an object can have this name and namespace, which may come from any field of another object."""
+    if not reference.name or (resource.namespaced and not reference.namespace):
+        return False
+    return not invalid_name(reference.name) and not invalid_name(reference.namespace)
 
 
 def _last_seen(event: Event) -> str:
