@@ -14,12 +14,31 @@ _MAX_BUDGETS = 3
 
 
 async def budget(view: View) -> Finding | None:
-    """A budget with disruptionsAllowed 0: the numbers of its status, the unhealthy pods, or the change that set the
-    bound."""
+    """A budget with disruptionsAllowed 0: that it selects no pod, or the numbers of its status, the unhealthy pods, and
+    the change that set the bound."""
     status = view.status
-    if status.get("disruptionsAllowed") or not status.get("expectedPods"):
+    if status.get("disruptionsAllowed"):
         return None
+    if not status.get("expectedPods"):
+        return await _without_pods(view)
     return Finding("allows no eviction", (await _exhausted_step(view),))
+
+
+async def _without_pods(view: View) -> Finding:
+    """A budget that counts no pods: it selects none, or they have no controller with a scale."""
+    namespace_pods = await view.evidence.objects("pods", view.reference.namespace)
+    selected = [pod for pod in namespace_pods if selects(view.now or {}, pod)]
+    changed = await last_change(view)
+    because = [changed] if changed is not None else []
+    if not selected:
+        text = "protects no pod: none in the namespace has the labels of its selector"
+        return Finding("selects no pod", (view.step(text, root=STATE, because=because),))
+    allowed = view.condition("DisruptionAllowed")
+    detail = ": ".join(str(allowed[key]) for key in ("reason", "message") if allowed.get(key))
+    text = f"allows no eviction: it counts none of the {pluralize(len(selected), 'pod')} that it selects ({detail})"
+    events = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
+    table = [f"{events[-1].reason}: {events[-1].message}"] if events else []
+    return Finding("allows no eviction", (view.step(text, root=STATE, because=because, table=table),))
 
 
 async def _exhausted_step(view: View) -> Step:

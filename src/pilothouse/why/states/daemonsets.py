@@ -6,6 +6,7 @@ from pilothouse.api.core import Node, PodSpec
 from pilothouse.controllers.workloads.daemonset.placement import NodeRequirements, node_requirements_of
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
+from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import unready_pod_steps
 from pilothouse.why.states.scheduling import node_change
@@ -18,14 +19,15 @@ _MAX_NODE_CHANGES = 2
 
 
 async def incomplete(view: View) -> Finding | None:
-    """Fewer pods ready than desired, a rolling update in progress, or nodes excluded by a taint."""
+    """Fewer pods ready than desired, a rolling update in progress, nodes excluded by a taint, or all of them."""
     desired, ready, updated = (
         int(view.status.get(name) or 0) for name in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
     )
     nodes = [typed(node, Node) for node in await view.evidence.objects("nodes", "")]
     excluded = ExcludedNodes(view, nodes)
     complete = ready >= desired and updated >= desired
-    if complete and not excluded.tainted:
+    on_none = bool(nodes) and not desired
+    if complete and not excluded.tainted and not on_none:
         return None
     step = view.step(f"should have a pod on {desired} of {len(nodes)} nodes, {ready} are ready, {updated} up to date")
     step.table = excluded.lines()
@@ -41,9 +43,12 @@ async def incomplete(view: View) -> Finding | None:
             change = await node_change(view.of("nodes", name, None, namespace=""), f"taint {key}")
             if change is not None:
                 step.because.append(change)
+        if on_none and not step.because:
+            last = await last_change(view)
+            step.because = [last] if last is not None else []
     if not step.because:
         step.root = STATE
-    return Finding(AS_DESIRED if complete else "not ready", (step,))
+    return Finding("on no node" if on_none else AS_DESIRED if complete else "not ready", (step,))
 
 
 def _bounds_line(view: View, desired: int) -> str:

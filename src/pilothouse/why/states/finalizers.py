@@ -31,11 +31,14 @@ _ACCOUNT = "system:serviceaccount:"
 async def finalizer_step(view: View, finalizer: str) -> Step:
     """A step for a finalizer: who removes it, since when it is set, and a workload that should remove it and does not
     run."""
-    removed_by = _REMOVED_BY.get(finalizer, "a program outside of Kubernetes, which has to remove it")
+    known = _REMOVED_BY.get(finalizer) or _REMOVED_BY.get(finalizer.partition("/")[0])
+    removed_by = known or "a program outside of Kubernetes, which has to remove it"
     step = view.step(f"is held by the finalizer {finalizer}: {removed_by}", root=STATE)
-    if finalizer not in _REMOVED_BY:
+    if error := " ".join(str((view.status.get("detachError") or {}).get("message") or "").split()):
+        step.table.append(f"it can't be detached: {error}")
+    if known is None:
         added = await _added_text(view, finalizer)
-        step.table = [added] if added else []
+        step.table += [added] if added else []
         await _add_program(view, finalizer, step)
     return step
 

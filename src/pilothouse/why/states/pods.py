@@ -1,5 +1,6 @@
 """Pods that do not run, are not ready, or have finished."""
 
+import re
 from typing import Any
 
 from pilothouse.why.changes import summary
@@ -10,6 +11,10 @@ from pilothouse.why.view import Finding, View
 
 STARTING = "is being started, nothing is known to hold it up"
 _MAX_FAILURES = 3
+_MISSING_CLASSES = (
+    ("priorityclasses.scheduling.k8s.io", re.compile(r"no PriorityClass with name (\S+) was found")),
+    ("runtimeclasses.node.k8s.io", re.compile(r'RuntimeClass "(\S+)" not found')),
+)
 _VOLUME_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume", "VolumeResizeFailed"})
 
 
@@ -50,14 +55,14 @@ async def not_ready(view: View) -> Finding | None:
         return None
     steps = [await _failure_step(view, failure) for failure in failures(view.now or {})[:_MAX_FAILURES]]
     if not steps:
-        for check in (_node_step, _volume_step, _probe_step, _readiness_gates_step):
+        for check in (_node_step, _volume_step, _init_step, _probe_step, _readiness_gates_step):
             step = await check(view)
             if step is not None:
                 steps.append(step)
                 break
     if not steps:
         steps.append(await _starting_step(view))
-    steps[0].table = [*steps[0].table, *container_lines(view.now or {})]
+    steps[0].table = [*steps[0].table, *container_lines(view.now or {}), *await _killed_lines(view)]
     state = "not ready" if view.status.get("phase") == "Running" else "not started"
     return Finding(state, tuple(steps))
 
@@ -76,6 +81,11 @@ async def _failure_step(view: View, failure: Failure) -> Step:
 
 async def missing_object(view: View, text: str) -> Step | None:
     """For messages like ``configmap "x" not found``: who deleted the object, or that it was never created."""
+    for resource, pattern in _MISSING_CLASSES:
+        match = pattern.search(text)
+        class_ = await view.read(resource, match[1], namespace="") if match is not None else None
+        if class_ is not None and class_.now is None and not await _may_exist(class_):
+            return await _missing_object_step(view, class_)
     for plural, word in (("configmaps", "configmap"), ("secrets", "secret"), ("serviceaccounts", "serviceaccount")):
         for prefix in (f'{word} "', f'{plural} "'):
             _prefix, separator, rest = text.partition(prefix)
@@ -162,6 +172,35 @@ async def _volume_step(view: View) -> Step | None:
 
 def _is_starting(view: View) -> bool:
     return view.condition("PodReadyToStartContainers").get("status") == "True"
+
+
+async def _init_step(view: View) -> Step | None:
+    """An init container that runs; if it is a sidecar, until its startup probe succeeds."""
+    sidecars = {entry.get("name") for entry in view.spec.get("initContainers") or () if entry.get("restartPolicy")}
+    for status in view.status.get("initContainerStatuses") or ():
+        running = (status.get("state") or {}).get("running")
+        if running is None or (status.get("name") in sidecars and status.get("started")):
+            continue
+        end = "has started" if status.get("name") in sidecars else "ends"
+        creation = await lifetime.created(view)
+        return view.step(
+            f"waits until its init container {status.get('name')} {end}, which runs since {running.get('startedAt')}",
+            root=STATE,
+            because=[creation] if creation is not None else [],
+        )
+    return None
+
+
+async def _killed_lines(view: View) -> list[str]:
+    """That the kubelet restarts a container because of a probe, with the last failure of the probe."""
+    restarted = any(status.get("restartCount") for status in view.status.get("containerStatuses") or ())
+    events = await view.evidence.events(view.reference, view.uid) if restarted else []
+    killed = [
+        event.message for event in events if event.reason == "Killing" and "probe, will be restarted" in event.message
+    ]
+    kind = "Startup" if killed and "startup probe" in killed[-1] else "Liveness"
+    failed = [event.message for event in events if event.reason == "Unhealthy" and event.message.startswith(kind)]
+    return [" ".join(message.split()) for message in (*killed[-1:], *(failed[-1:] if killed else ()))]
 
 
 async def _probe_step(view: View) -> Step | None:

@@ -40,6 +40,7 @@ _COMPUTED_REASONS = (
     "had taint",
     "were unschedulable",
     "didn't match Pod's node affinity/selector",
+    "didn't satisfy plugin(s) [NodeAffinity]",
 )
 _DEFAULT = "default-scheduler"
 _CORDON = "node.kubernetes.io/unschedulable"
