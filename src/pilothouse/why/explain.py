@@ -6,7 +6,8 @@ from pilothouse.env import Env
 from pilothouse.why.chain import Chain, UnrecordedFault
 from pilothouse.why.evidence import Evidence, Reference
 from pilothouse.why.states import lifetime, recorded, stored
-from pilothouse.why.states.registry import CHECKS, DEFAULT_CHECKS
+from pilothouse.why.states.missing_owners import missing_owners
+from pilothouse.why.states.registry import CHECKS, CHECKS_OF_STORED, DEFAULT_CHECKS
 from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, Explanation
 from pilothouse.why.view import Finding, View
 
@@ -26,9 +27,8 @@ async def explain(
     now = time or Env().now()
     view = View(evidence, Chain(evidence, unrecorded), reference, await evidence.get(reference), now, finding)
     result = await finding(view)
-    explanation = Explanation(
-        object=view.title, namespace=reference.namespace, state=result.state, steps=list(result.steps)
-    )
+    steps = [*result.steps, *await missing_owners(view)]
+    explanation = Explanation(object=view.title, namespace=reference.namespace, state=result.state, steps=steps)
     for root in explanation.roots()[:_MAX_ROOTS]:
         await view.chain.add_nearby(root)
     explanation.unseen = list(evidence.unseen)
@@ -43,7 +43,8 @@ async def finding(view: View) -> Finding:
         return await lifetime.unreadable(view)
     if view.now is None:
         return await lifetime.deleted(view)
-    for check in (*CHECKS[""], *CHECKS.get(view.reference.resource, DEFAULT_CHECKS)):
+    resource = view.reference.resource
+    for check in (*CHECKS[""], *CHECKS_OF_STORED.get(resource, ()), *CHECKS.get(resource, DEFAULT_CHECKS)):
         result = await check(view)
         if result is not None:
             return result

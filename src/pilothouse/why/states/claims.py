@@ -31,7 +31,9 @@ async def claim(view: View) -> Finding | None:
 async def _pending(view: View) -> list[Step]:
     steps = []
     name = view.spec.get("storageClassName")
-    if name:
+    if volume_name := view.spec.get("volumeName"):
+        steps.append(await _named_volume(view, volume_name))
+    elif name:
         class_ = await view.read(_CLASSES, name, namespace="")
         node = selected_node(view)
         if class_.is_unreadable:
@@ -48,13 +50,27 @@ async def _pending(view: View) -> list[Step]:
         steps.append(view.step("has no storageClassName, and there is no default StorageClass", root=STATE))
         steps[0].because += await _default_class_removal(view)
     steps[0].table += await _event_lines(view)
-    mismatches = await _volume_lines(view)
+    mismatches = await _volume_lines(view) if not volume_name else []
     if mismatches:
         steps[0].table += [f"it fits none of the {len(mismatches)} volumes:", *mismatches[:_SHOWN]]
     creation = await created(view)
     if creation is not None:
         steps[0].because.append(creation)
     return steps
+
+
+async def _named_volume(view: View, name: str) -> Step:
+    """A claim for one volume, by spec.volumeName. No other is bound to it or provisioned for it."""
+    volume = await view.read("persistentvolumes", name, namespace="")
+    text = f"asks for the volume {name} (spec.volumeName)"
+    if volume.is_unreadable:
+        return view.step(f"{text}, which can't be read", root=STATE)
+    if volume.now is None:
+        deletion = next((change for change in reversed(await volume.changes()) if change.type == "DELETED"), None)
+        because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
+        return view.step(f"{text}, which does not exist", root=STATE, because=because)
+    reason = _mismatch(view.spec, volume.now, view.reference.namespace, view.reference.name)
+    return view.step(f"{text}{f', which does not fit: {reason}' if reason else ''}", root=STATE)
 
 
 def selected_node(claim_view: View) -> str:
@@ -137,16 +153,17 @@ async def _volume_lines(view: View) -> list[str]:
     """Why each existing volume does not match."""
     lines = []
     for volume in await view.evidence.objects("persistentvolumes", ""):
-        reason = _mismatch(view.spec, volume)
+        reason = _mismatch(view.spec, volume, view.reference.namespace, view.reference.name)
         if reason:
             lines.append(f"{volume['metadata']['name']}: {reason}")
     return lines
 
 
-def _mismatch(claim_spec: Document, volume: Document) -> str:
+def _mismatch(claim_spec: Document, volume: Document, namespace: str, name: str) -> str:
     spec, status = volume.get("spec") or {}, volume.get("status") or {}
-    if status.get("phase") != "Available" or spec.get("claimRef"):
-        claim = spec.get("claimRef") or {}
+    claim = spec.get("claimRef") or {}
+    is_reserved = bool(claim) and (claim.get("namespace"), claim.get("name")) != (namespace, name)
+    if status.get("phase") != "Available" or is_reserved:
         return f"{status.get('phase')}, for {claim.get('namespace')}/{claim.get('name')}" if claim else "not available"
     if (spec.get("storageClassName") or "") != (claim_spec.get("storageClassName") or ""):
         return f'its class is "{spec.get("storageClassName") or ""}"'

@@ -19,7 +19,7 @@ _TRUE_IF_OK = (
     "Bound",
 )
 """Condition types that are True in the desired state."""
-_TRUE_ON_ERROR = ("Degraded", "Stalled", "Failed", "NonStructuralSchema")
+_TRUE_ON_ERROR = ("Degraded", "Stalled", "Failed", "NonStructuralSchema", "Dangling")
 """Condition types that are True on errors."""
 _SHOWN = 3
 _OWNED_RESOURCES = (

@@ -1,4 +1,4 @@
-"""Explains an exceeded ResourceQuota: its users, and the pods created since the last pod fitted."""
+"""ResourceQuotas: what is used up, its users, and the pods created since the last pod fitted."""
 
 import re
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from pilothouse.semantics.quota import PodEvaluator
 from pilothouse.why.evidence import Document
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.owners import workload_of
-from pilothouse.why.steps import STATE, TIME, Step, pluralize, tree_lines
-from pilothouse.why.view import View, controller_of, typed
+from pilothouse.why.steps import AS_DESIRED, STATE, TIME, Step, pluralize, tree_lines
+from pilothouse.why.view import Finding, View, controller_of, typed
 
 _AMOUNTS = re.compile(r"requested: (\S+), used: (\S+), limited: (\S+)")
 _SHOWN = 10
@@ -30,6 +30,31 @@ class _User(msgspec.Struct):
     used: Quantity
     added: Quantity
     """Used by the new pods."""
+
+
+async def quota(view: View) -> Finding | None:
+    """The amounts of a quota. Without any the admission of new objects fails until the controller has synced it."""
+    try:
+        limits = amounts(view.spec.get("hard"))
+        counted, used = amounts(view.status.get("hard")), amounts(view.status.get("used"))
+    except QuantityError:
+        return None
+    changed = await lifetime.newest_change(view)
+    because = [changed] if changed is not None else []
+    if not limits.keys() <= used.keys() or counted != limits:
+        text = "is not counted yet: resourcequota-controller has not processed its last change"
+        return Finding("not processed", (view.step(text, root=STATE, because=because),))
+    lines = [f"{name}: {used[name]} of {limits[name]} used" for name in sorted(limits)]
+    exhausted = [name for name in sorted(limits) if used[name] >= limits[name]]
+    if not exhausted:
+        step = changed if changed is not None else lifetime.unrecorded(view)
+        step.table = [*step.table, *lines]
+        return Finding(AS_DESIRED, (step,))
+    step = view.step(f"has no room for more {', '.join(exhausted)}", root=STATE, table=lines, because=because)
+    counts_pods = next((name for name in exhausted if PodEvaluator().counts(name)), "")
+    if counts_pods:
+        step.table += _user_lines(await _quota_users(view, counts_pods, "", view), counts_pods, "")
+    return Finding("used up", (step,))
 
 
 async def exceeded_quota(view: View, message: str, name: str) -> list[Step]:

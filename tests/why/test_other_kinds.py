@@ -1,0 +1,141 @@
+"""Quotas, certificate requests, budgets without pods, DaemonSets without nodes, flow control, init containers."""
+
+import asyncio
+from typing import Any
+
+from tests.certificate_requests import document, request_pem
+from tests.why.cluster import Cluster, deployment, text
+
+from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
+from pilothouse.api.core import RESOURCE_QUOTAS
+from pilothouse.api.meta import Object
+from pilothouse.client.patches import merge_patch
+from pilothouse.why import AS_DESIRED
+
+
+def _object(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+async def test_quota(cluster: Cluster) -> None:
+    await cluster.create(_object("v1", "ResourceQuota", "small", spec={"hard": {"pods": "2", "configmaps": "10"}}))
+    await asyncio.sleep(5)
+    await cluster.deployment("web", replicas=3)
+    explanation = await cluster.why("resourcequotas", "small")
+    assert explanation.state == "used up"
+    (step,) = explanation.steps
+    assert step.text == "resourcequota/small has no room for more pods"
+    assert step.table == ["configmaps: 1 of 10 used", "pods: 2 of 2 used", "deployment/web: 2 pods of 2 pods"]
+    await cluster.patch(RESOURCE_QUOTAS, "small", {"spec": {"hard": {"pods": "20"}}})
+    await asyncio.sleep(5)
+    explanation = await cluster.why("resourcequotas", "small")
+    assert explanation.state == AS_DESIRED
+    assert explanation.steps[0].text == 'resourcequota/small changed: spec.hard.pods: "2" -> "20"'
+    assert "configmaps: 1 of 10 used" in explanation.steps[0].table
+
+
+async def test_condition_of_flow_schemas(cluster: Cluster) -> None:
+    spec = {"priorityLevelConfiguration": {"name": "nosuch"}, "matchingPrecedence": 1000}
+    await cluster.create(_object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "mine", spec=spec))
+    await asyncio.sleep(5)
+    explanation = await cluster.why("flowschemas.flowcontrol.apiserver.k8s.io", "mine", "")
+    assert explanation.state == "dangling", text(explanation)
+    level = await cluster.why("prioritylevelconfigurations.flowcontrol.apiserver.k8s.io", "exempt", "")
+    assert level.state == AS_DESIRED
+
+
+async def test_budget_without_pods(cluster: Cluster) -> None:
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "bare"}}}
+    await cluster.create(_object("policy/v1", "PodDisruptionBudget", "bare", spec=spec))
+    await asyncio.sleep(5)
+    explanation = await cluster.why("poddisruptionbudgets.policy", "bare")
+    assert explanation.state == "selects no pod"
+    assert explanation.steps[0].text == (
+        "poddisruptionbudget/bare protects no pod: none in the namespace has the labels of its selector"
+    )
+    pod = _object("v1", "Pod", "bare", spec={"containers": [{"name": "c", "image": "nginx"}]})
+    pod["metadata"]["labels"] = {"app": "bare"}
+    await cluster.create(pod)
+    await asyncio.sleep(10)
+    explanation = await cluster.why("poddisruptionbudgets.policy", "bare")
+    assert explanation.state == "allows no eviction"
+    assert "counts none of the 1 pod that it selects" in explanation.steps[0].text
+    assert explanation.steps[0].table[0].startswith("UnmanagedPods: ")
+
+
+def _daemon_set(name: str, **pod_spec: Any) -> dict[str, Any]:
+    manifest = deployment(name, **pod_spec)
+    del manifest["spec"]["replicas"]
+    return manifest | {"kind": "DaemonSet"}
+
+
+async def test_daemon_set_without_nodes(cluster: Cluster) -> None:
+    await cluster.create(_daemon_set("agent", nodeSelector={"disk": "ssd"}))
+    await asyncio.sleep(5)
+    explanation = await cluster.why("daemonsets.apps", "agent")
+    assert explanation.state == "on no node"
+    assert explanation.steps[0].table == ["left out, 3 nodes: not selected by disk=ssd (node-0, node-1, node-2)"]
+    assert explanation.roots()[0].text == "daemonset/agent was created"
+
+
+async def test_nodes_of_a_pod_for_one_node(cluster: Cluster) -> None:
+    manifest = _daemon_set("big")
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1000"}}
+    await cluster.create(manifest)
+    await asyncio.sleep(5)
+    (name, *_others) = await cluster.pods()
+    table = (await cluster.why("pods", name)).steps[0].table
+    assert [line.partition(":")[0] for line in table if line[0].isdigit()] == ["2 nodes", "1 node"], table
+
+
+async def test_classes_that_do_not_exist(cluster: Cluster) -> None:
+    await cluster.create(deployment("web", replicas=1, priorityClassName="high"))
+    await cluster.create(deployment("fast", replicas=1, runtimeClassName="quick"))
+    await asyncio.sleep(5)
+    web = await cluster.why("deployments.apps", "web")
+    assert web.steps[0].because[0].because[0].text == "priorityclass/high is not there, and no change of it is known"
+    fast = await cluster.why("deployments.apps", "fast")
+    assert fast.steps[0].because[0].because[0].text == "runtimeclass/quick is not there, and no change of it is known"
+
+
+async def test_running_init_container(cluster: Cluster) -> None:
+    init = {"name": "prepare", "image": "busybox", "command": ["sleep", "100000"]}
+    spec = {"initContainers": [init], "containers": [{"name": "c", "image": "nginx"}]}
+    await cluster.create(_object("v1", "Pod", "slow", spec=spec))
+    await asyncio.sleep(5)
+    (step,) = (await cluster.why("pods", "slow")).steps
+    assert step.text.startswith("pod/slow waits until its init container prepare ends, which runs since ")
+
+
+async def test_certificate_requests(cluster: Cluster) -> None:
+    resource = "certificatesigningrequests.certificates.k8s.io"
+    pem = request_pem("jane", ())
+    kubernetes, other = "kubernetes.io/kube-apiserver-client", "example.com/signer"
+    for name, signer in (("new", kubernetes), ("denied", kubernetes), ("approved", kubernetes), ("other", other)):
+        await cluster.create(document(name, pem, signer))
+
+    async def decide(name: str, type_: str) -> None:
+        entry = {"type": type_, "status": "True", "reason": "ByHand", "message": "checked"}
+        kind = CERTIFICATE_SIGNING_REQUESTS.read_as(Object)
+        patch = merge_patch({"status": {"conditions": [entry]}})
+        await cluster.user.patch(kind, name, patch, subresource="approval")
+
+    await decide("denied", "Denied")
+    await decide("approved", "Approved")
+    await decide("other", "Approved")
+    await asyncio.sleep(10)
+
+    new = await cluster.why(resource, "new", "")
+    assert new.state == "pending"
+    assert new.steps[0].text.endswith(f"waits until somebody approves or denies it (signer {kubernetes})")
+    denied = await cluster.why(resource, "denied", "")
+    assert denied.state == "denied"
+    assert denied.steps[0].text == "certificatesigningrequest/denied is denied: ByHand: checked"
+    assert denied.roots()[0].text == "certificatesigningrequest/denied was denied"
+    assert denied.roots()[0].root == "user"
+    approved = await cluster.why(resource, "approved", "")
+    assert "certificatesigningrequest-signing-controller has not signed it" in approved.steps[0].text
+    waiting = await cluster.why(resource, "other", "")
+    assert waiting.state == "not issued"
+    assert "waits for the signer example.com/signer" in waiting.steps[0].text
+    assert waiting.roots()[0].text == "certificatesigningrequest/other was approved"
