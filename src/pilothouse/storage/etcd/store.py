@@ -616,7 +616,10 @@ class EtcdStore(Store):
             if key is None:
                 continue
             if key in group:
-                self._publish(group)  # the next change starts from the result of this one
+                # The next change starts from the result of this one. Its own revision is published as a whole, later.
+                current = {other: staged for other, staged in group.items() if staged.revision == revision}
+                self._publish({other: staged for other, staged in group.items() if staged.revision < revision})
+                group = current
             deleted = event.type == messages.DELETE
             if revision > self.revision and not (deleted and key not in self._records):
                 own_write = self._own_write(key, pair, event.type)
