@@ -1,7 +1,9 @@
 """The state of an etcd store after events and failures that the suite of all stores does not have."""
 
+import asyncio
+
 import pytest
-from tests.conformance.stores import PlainCodec, PlainKeys
+from tests.conformance.stores import PlainCodec, PlainKeys, put, remove
 from tests.etcd import shared_etcd
 
 from pilothouse.env import Env
@@ -36,3 +38,40 @@ async def test_revision_of_several_keys_is_complete_after_an_earlier_change_of_o
         await store.close()
     assert {record.key: record.revision - at for record in store.list("").records} == {POD: 2, QUOTA: 2, OTHER: 2}
     assert batches == [[(QUOTA, 1)], [(POD, 2), (QUOTA, 2), (OTHER, 2)]], "each revision atomically"
+
+
+async def test_own_writes_that_a_relist_has_found_are_committed(env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch could not report them, since etcd was compacted while it was disconnected."""
+    root = shared_etcd().root()
+    store, other = opened(env, root), opened(env, root)
+    try:
+        await put(store, "/pods/d/updated", "old")
+        await put(store, "/pods/d/deleted", "old")
+        for task in store.tasks:
+            task.cancel()
+        await asyncio.gather(*store.tasks, return_exceptions=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "start", lambda: None)
+            names = "updated", "created", "overwritten"
+            writes = [asyncio.create_task(put(store, f"/pods/d/{name}", "own")) for name in names]
+            deletion = asyncio.create_task(remove(store, "/pods/d/deleted"))
+            async with asyncio.timeout(10):
+                while [record.value.partition(b"@")[0] for record in other.list("").records] != [b"own"] * 3:
+                    await other.catch_up()
+        await put(other, "/pods/d/overwritten", "another")
+        await other.client.compact(other.revision)
+        store.tasks.clear()
+        store.start()
+        revisions = await asyncio.gather(*writes)
+        await deletion
+        assert store.list("").records == other.list("").records
+        for name, revision in zip(names, revisions, strict=True):
+            record = store.get(f"/pods/d/{name}")
+            assert record is not None
+            assert revision < record.revision if name == "overwritten" else revision == record.revision
+            assert store.staged(record.key) == record, "the next write is checked against what is stored"
+        assert store.staged("/pods/d/deleted") is None
+        await put(store, "/pods/d/updated", "again", expected=revisions[0])
+    finally:
+        await store.close()
+        await other.close()

@@ -447,9 +447,26 @@ class EtcdStore(Store):
             self._follower.add_own_events(revision, transaction.events(revision))
         await self._wait_for_revision(revision, has_event=response.succeeded)
         if response.succeeded:
+            if not primary.staged.committed:
+                self._adopt_stored(writes, revision)
             return None
         # It may concern a key that was staged with the write; then that can be retried.
         return self._mismatch(transaction)
+
+    def _adopt_stored(self, writes: list[Write], revision: int) -> None:
+        """Give writes the revision that etcd has stored them with, though their events were never received: everything
+        was read again (``_relist``), which shows neither who has written a value nor what it has replaced."""
+        for write in writes:
+            staged, change = write.staged, write.staged.change
+            # What ``stage`` saw of a write before it was provisional, too.
+            old = change.old if write.prior is None else write.prior.record
+            change.value = self.values.codec.with_revision(change.value, change.revision, revision)
+            change.revision, change.old = revision, old
+            if staged.record is not None:
+                staged.record = Record(change.key, change.value, revision, revision if old is None else old.created)
+            staged.committed = True
+            if self._newest_staged.get(change.key) is staged:
+                del self._newest_staged[change.key]
 
     async def _lease(self, ttl: int) -> int:
         manager = self._leases.get(ttl)
