@@ -7,6 +7,7 @@ from tests.conformance.stores import PlainCodec, PlainKeys, put, remove
 from tests.etcd import shared_etcd
 
 from pilothouse.env import Env
+from pilothouse.storage import CommitFailed
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
@@ -17,9 +18,9 @@ pytestmark = [pytest.mark.real, pytest.mark.real_loop(timeout=60)]
 POD, QUOTA, OTHER = "/pods/d/a", "/resourcequotas/d/quota", "/resourcequotas/d/other"
 
 
-def opened(env: Env, root: str) -> EtcdStore:
+def opened(env: Env, root: str, codec: PlainCodec | None = None) -> EtcdStore:
     options = EtcdOptions(servers=(shared_etcd().url,), compaction_interval=0)
-    return EtcdStore.open(env, options, PlainKeys(root), PlainCodec())
+    return EtcdStore.open(env, options, PlainKeys(root), codec or PlainCodec())
 
 
 async def test_revision_of_several_keys_is_complete_after_an_earlier_change_of_one(env: Env) -> None:
@@ -75,3 +76,28 @@ async def test_own_writes_that_a_relist_has_found_are_committed(env: Env, monkey
     finally:
         await store.close()
         await other.close()
+
+
+class _RejectingCodec(PlainCodec):
+    def encode(self, key: str, value: bytes) -> bytes:
+        assert not value.startswith(b"bad"), "a bug of the codec"
+        return super().encode(key, value)
+
+
+async def test_bug_in_a_write_leaves_nothing_staged(env: Env) -> None:
+    """Neither the write, nor one of the same key that was checked against it, nor one that was staged with them."""
+    store = opened(env, shared_etcd().root(), _RejectingCodec())
+    try:
+        writes = [
+            store.stage(f"/pods/d/{name}", (value + b"@%d").__mod__)
+            for name, value in (("a", b"bad"), ("a", b"good"), ("b", b"good"))
+        ]
+        errors = await asyncio.gather(*map(store.commit, writes), return_exceptions=True)
+        assert [type(error) for error in errors] == [AssertionError, CommitFailed, CommitFailed]
+        assert store.staged("/pods/d/a") is store.staged("/pods/d/b") is None
+        with pytest.raises(AssertionError, match="a bug of the codec"):
+            await put(store, "/pods/d/a", "bad")
+        await put(store, "/pods/d/a", "good", expected=0)
+        await put(store, "/pods/d/b", "good", expected=0)
+    finally:
+        await store.close()

@@ -390,7 +390,7 @@ class EtcdStore(Store):
         if transaction.previous is not None:
             assert transaction.previous.task is not None, "it was staged, and so sent, before"
             await asyncio.wait([transaction.previous.task])
-            earlier_failure = transaction.previous.task.result()
+            earlier_failure = transaction.previous.failure
             if earlier_failure is not None:
                 conflicted = isinstance(earlier_failure, Mismatch)
                 self._abort(transaction, self._mismatch(transaction) if conflicted else earlier_failure)
@@ -409,6 +409,10 @@ class EtcdStore(Store):
                 failure = await self._write(transaction)
         except StoreError as error:
             failure = error
+        except BaseException as error:
+            # A bug. Later writes must not be checked against this one, which may never be stored.
+            self._abort(transaction, CommitFailed(repr(error)))
+            raise
         finally:
             self._finish(transaction)
         if failure is not None:
