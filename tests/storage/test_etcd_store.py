@@ -1,14 +1,16 @@
 """The state of an etcd store after events and failures that the suite of all stores does not have."""
 
 import asyncio
+import time
 
 import pytest
 from tests.conformance.stores import PlainCodec, PlainKeys, put, remove
-from tests.etcd import shared_etcd
+from tests.etcd import Etcd, shared_etcd
 
 from pilothouse.env import Env
 from pilothouse.storage import CommitFailed
 from pilothouse.storage.etcd import messages
+from pilothouse.storage.etcd.client import EtcdClient, EtcdError
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.store import EtcdStore
 from pilothouse.storage.etcd.transactions import KnownPair, OwnEvent
@@ -23,18 +25,18 @@ def opened(env: Env, root: str, codec: PlainCodec | None = None) -> EtcdStore:
     return EtcdStore.open(env, options, PlainKeys(root), codec or PlainCodec())
 
 
+def _event(store: EtcdStore, key: str, revision: int) -> OwnEvent:
+    return OwnEvent(messages.PUT, KnownPair(store.keys.etcd_key(key).encode(), b"v@", revision))
+
+
 async def test_revision_of_several_keys_is_complete_after_an_earlier_change_of_one(env: Env) -> None:
     """Both revisions are received together, as by a server with many watchers."""
     store = opened(env, shared_etcd().root())
     at = store.revision
-
-    def event(key: str, revision: int) -> OwnEvent:
-        return OwnEvent(messages.PUT, KnownPair(store.keys.etcd_key(key).encode(), b"v@", revision))
-
     batches: list[list[tuple[str, int]]] = []
     store.on_commit.append(lambda changes: batches.append([(change.key, change.revision - at) for change in changes]))
     try:
-        await store._receive([event(QUOTA, at + 1), event(POD, at + 2), event(QUOTA, at + 2), event(OTHER, at + 2)])
+        await store._receive([_event(store, key, at + after) for key, after in ((QUOTA, 1), (POD, 2), (QUOTA, 2), (OTHER, 2))])
     finally:
         await store.close()
     assert {record.key: record.revision - at for record in store.list("").records} == {POD: 2, QUOTA: 2, OTHER: 2}
@@ -101,3 +103,51 @@ async def test_bug_in_a_write_leaves_nothing_staged(env: Env) -> None:
         await put(store, "/pods/d/b", "good", expected=0)
     finally:
         await store.close()
+
+
+async def test_requests_of_a_closed_client_fail(env: Env) -> None:
+    """Those in flight are not repeated on a new connection, which nobody would close."""
+    etcd = Etcd().start()
+    client = EtcdClient(EtcdOptions(servers=(etcd.url,)))
+    request = messages.RangeRequest(key=b"a")
+    try:
+        await client.range(request)
+        with etcd.frozen():
+            in_flight = asyncio.create_task(client.range(request))
+            await asyncio.sleep(0.1)
+            await client.close()
+        with pytest.raises(EtcdError, match="the client is closed"):
+            await in_flight
+        with pytest.raises(EtcdError, match="the client is closed"):
+            await client.range(request)
+    finally:
+        await client.close()
+        etcd.stop()
+
+
+class _SlowCodec(PlainCodec):
+    def decode(self, key: str, data: bytes, revision: int) -> bytes:
+        time.sleep(0.001)
+        return super().decode(key, data, revision)
+
+
+async def test_loop_is_not_blocked_while_values_are_decoded(env: Env) -> None:
+    """Those that another server has written, here a hundred at once."""
+    store = opened(env, shared_etcd().root(), _SlowCodec())
+    at, turns = store.revision, 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count_turns())
+    events = [_event(store, f"/pods/d/{number}", at + number) for number in range(1, 101)]
+    try:
+        await store._receive(events)
+    finally:
+        counting.cancel()
+        await store.close()
+    assert store.count("/pods/") == 100
+    assert turns >= 5

@@ -116,6 +116,7 @@ class EtcdClient:
         self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closing: dict[Any, asyncio.Task[None]] = {}
         """The connections that are closed after their last response, and the tasks that wait for that."""
+        self._closed = False
 
     async def range(self, request: Any, *, kind: str = "", timeout: float = REQUEST_TIMEOUT) -> Any:
         """The response to a ``RangeRequest``. Raises ``EtcdError``."""
@@ -197,7 +198,8 @@ class EtcdClient:
         return self.endpoints[self._current]
 
     async def close(self) -> None:
-        """Close the connection, even with requests in flight."""
+        """Close the connection, even with requests in flight. They fail, as do later ones, and are not repeated."""
+        self._closed = True
         self._end_streams()
         old_channels, self._closing = self._closing, {}
         for closing in old_channels.values():
@@ -217,6 +219,8 @@ class EtcdClient:
 
     def _connected(self) -> Any:
         if self._channel is None:
+            if self._closed:
+                raise EtcdError("Canceled", "the client is closed")
             endpoint = self.endpoint
             if endpoint.secure:
                 self._channel = grpc.aio.secure_channel(
