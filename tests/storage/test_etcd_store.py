@@ -36,7 +36,9 @@ async def test_revision_of_several_keys_is_complete_after_an_earlier_change_of_o
     batches: list[list[tuple[str, int]]] = []
     store.on_commit.append(lambda changes: batches.append([(change.key, change.revision - at) for change in changes]))
     try:
-        await store._receive([_event(store, key, at + after) for key, after in ((QUOTA, 1), (POD, 2), (QUOTA, 2), (OTHER, 2))])
+        await store._receive(
+            [_event(store, key, at + after) for key, after in ((QUOTA, 1), (POD, 2), (QUOTA, 2), (OTHER, 2))]
+        )
     finally:
         await store.close()
     assert {record.key: record.revision - at for record in store.list("").records} == {POD: 2, QUOTA: 2, OTHER: 2}
@@ -123,6 +125,27 @@ async def test_requests_of_a_closed_client_fail(env: Env) -> None:
     finally:
         await client.close()
         etcd.stop()
+
+
+@pytest.mark.parametrize("work", ["_follow", "_monitor_size"])
+async def test_failed_task_is_logged(
+    env: Env, work: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the watch the store is not healthy."""
+    store = opened(env, shared_etcd().root())
+
+    async def fail() -> None:
+        store.is_reachable = True
+        raise AssertionError("a bug of the store")
+
+    monkeypatch.setattr(store, work, fail)
+    store.start()
+    try:
+        await asyncio.sleep(0.1)
+        assert "A task of the store has failed; restart this server" in caplog.text
+        assert store.is_reachable == (work != "_follow")
+    finally:
+        await store.close()
 
 
 class _SlowCodec(PlainCodec):

@@ -10,7 +10,7 @@ Until it is committed a write has a provisional revision, larger than any of etc
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pilothouse.env import Env, Log
@@ -46,6 +46,7 @@ _MAX_FAILED_KEYS = 10_000
 _TURN_SECONDS, _REVISIONS_PER_CHECK = 0.004, 8
 """Values that others have written are decoded in slices of that duration, which is checked after so many revisions."""
 _SHARE_OF_CHECK = 0.9
+_WATCH = "watch of etcd"
 _RETRY_SECONDS = 10.0
 """Seconds between two attempts to decrypt values that could not be decrypted, if the error is temporary."""
 _RETRY_DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0)
@@ -157,13 +158,25 @@ class EtcdStore(Store):
         if self.values.encryption is not None:
             self.values.encryption.on_change.append(self._retry.set)
             self.values.encryption.start()
-            self.tasks.append(asyncio.create_task(self._retry_unreadable(), name="unreadable values of etcd"))
-        watch = asyncio.create_task(self._follow(), name="watch of etcd")
-        watch.add_done_callback(self._watch_ended)
-        self.tasks.append(watch)
-        self.tasks.append(asyncio.create_task(self._monitor_size(), name="size of etcd"))
+            self._start_task(self._retry_unreadable(), "unreadable values of etcd")
+        self._start_task(self._follow(), _WATCH)
+        self._start_task(self._monitor_size(), "size of etcd")
         if self._options.compaction_interval:
-            self.tasks.append(asyncio.create_task(self._compactor.run(), name="compaction of etcd"))
+            self._start_task(self._compactor.run(), "compaction of etcd")
+
+    def _start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._task_ended)
+        self.tasks.append(task)
+
+    def _task_ended(self, task: "asyncio.Task[None]") -> None:
+        """One of ``tasks`` fails only by a bug. Without the watch the state is no longer updated, and the server must not
+        be reported healthy."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            name = task.get_name()
+            if name == _WATCH:
+                self.is_reachable = False
+            _log.exception("A task of the store has failed; restart this server", error, task=name)
 
     # Writing
 
@@ -553,13 +566,6 @@ class EtcdStore(Store):
         if not waiter.done():
             message = f"Timeout: Too large resource version: {revision}, current: {self.revision}"
             waiter.set_exception(StoreUnavailable(message))
-
-    def _watch_ended(self, task: "asyncio.Task[None]") -> None:
-        """The watch ends before the store is closed only by a bug: then the state is no longer updated, and the server
-        must not be reported healthy."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.is_reachable = False
-            _log.exception("The watch of etcd has failed; restart this server", error)
 
     def size(self) -> int | None:
         """The size in bytes of the database of the last member that was used."""
