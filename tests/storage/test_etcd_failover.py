@@ -30,7 +30,7 @@ async def test_watch_continues_after_a_member_change(env: Env) -> None:
         await put(store, "/pods/default/a")
         for name in ("b", "c"):
             before = store.client.endpoint
-            await store.client.fail_over(before)
+            store.client.fail_over(before)
             assert store.client.endpoint != before
             async with asyncio.timeout(5):
                 await put(store, f"/pods/default/{name}")

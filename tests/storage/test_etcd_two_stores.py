@@ -120,7 +120,7 @@ async def test_both_see_what_etcd_has_stored(env: Env, seed: int) -> None:
     async def disturb(store: EtcdStore) -> None:
         while time.monotonic() < end:
             await asyncio.sleep(rng.random() * 0.3)
-            await rng.choice([fail_over, end_stream])(store)
+            rng.choice([fail_over, end_stream])(store)
 
     followers = [asyncio.create_task(follow(*one)) for one in zip(stores, seen, strict=True)]
     try:
@@ -140,11 +140,11 @@ async def test_both_see_what_etcd_has_stored(env: Env, seed: int) -> None:
         assert changes == [change for change in stored if change[3] > begin]
 
 
-async def fail_over(store: EtcdStore) -> None:
-    await store.client.fail_over(store.client.endpoint)
+def fail_over(store: EtcdStore) -> None:
+    store.client.fail_over(store.client.endpoint)
 
 
-async def end_stream(store: EtcdStore) -> None:
+def end_stream(store: EtcdStore) -> None:
     store.client._end_streams()
 
 

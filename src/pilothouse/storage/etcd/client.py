@@ -69,7 +69,8 @@ def _ignore(operation: str, kind: str, seconds: float, failed: bool) -> None:
     pass
 
 
-def _to_etcd_error(error: grpc.RpcError) -> EtcdError:
+def to_etcd_error(error: grpc.RpcError) -> EtcdError:
+    """The error of a call, with Go's name of its code: gRPC's ``DEADLINE_EXCEEDED`` is ``DeadlineExceeded``."""
     code = error.code().name.title().replace("_", "")
     return EtcdError(code, error.details() or "")
 
@@ -176,7 +177,7 @@ class EtcdClient:
         self._streams.add(stream)
         return stream
 
-    async def fail_over(self, failed: Endpoint) -> None:
+    def fail_over(self, failed: Endpoint) -> None:
         """Go on with the next member, unless that was done already.
 
         One request's failure is no reason to fail the others that were sent to the member: it may only be slow.
@@ -261,7 +262,7 @@ class EtcdClient:
             try:
                 return await self._stub(method, response)(request, timeout=timeout)
             except grpc.aio.AioRpcError as error:
-                failure = _to_etcd_error(error)
+                failure = to_etcd_error(error)
             except asyncio.CancelledError:
                 if is_being_cancelled():
                     raise
@@ -270,9 +271,9 @@ class EtcdClient:
             is_last = attempt == attempts or time.monotonic() - start > _MAX_TIMEOUTS * timeout
             if is_last or not (_was_not_sent(failure) or (repeatable and _may_succeed_elsewhere(failure))):
                 if failure.code == _TIMED_OUT:
-                    await self.fail_over(endpoint)  # it may hang, and the next request must not wait for it
+                    self.fail_over(endpoint)  # it may hang, and the next request must not wait for it
                 raise failure from None
-            await self.fail_over(endpoint)
+            self.fail_over(endpoint)
             if attempt % len(self.endpoints) == 0:
                 await asyncio.sleep(_RETRY_DELAY)
         raise AssertionError("the last attempt returns or raises")
@@ -300,7 +301,7 @@ def read_blocking(options: EtcdOptions, read: Callable[[Callable[[Any], Any]], A
                     return result
                 failure = EtcdError("FailedPrecondition", _TOO_OLD.format(version=version, endpoint=endpoint.url))
             except grpc.RpcError as error:
-                failure = _to_etcd_error(error)
+                failure = to_etcd_error(error)
             _log.warning("An etcd can't be read", endpoint=endpoint.url, error=failure)
     raise failure
 
@@ -334,5 +335,5 @@ def _version(channel: grpc.Channel) -> str:
     try:
         return str(status(messages.StatusRequest(), timeout=REQUEST_TIMEOUT).version)
     except grpc.RpcError as error:
-        _log.info("etcd does not return its version", error=_to_etcd_error(error), v=2)
+        _log.info("etcd does not return its version", error=to_etcd_error(error), v=2)
         return ""

@@ -20,7 +20,14 @@ import grpc.aio
 
 from pilothouse.env import Log
 from pilothouse.storage.etcd import messages
-from pilothouse.storage.etcd.client import CLOSED, REQUEST_TIMEOUT, EtcdClient, EtcdError, is_being_cancelled
+from pilothouse.storage.etcd.client import (
+    CLOSED,
+    REQUEST_TIMEOUT,
+    EtcdClient,
+    EtcdError,
+    is_being_cancelled,
+    to_etcd_error,
+)
 
 _PROGRESS_REQUEST_TIMEOUT = 0.05
 """Timeout of a progress request in seconds."""
@@ -90,7 +97,7 @@ class Follower:
         try:
             await self._deliver(reading)
         except grpc.aio.AioRpcError as error:
-            raise EtcdError(error.code().name.title().replace("_", ""), error.details() or "") from None
+            raise to_etcd_error(error) from None
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise

@@ -170,8 +170,8 @@ class EtcdStore(Store):
         self.tasks.append(task)
 
     def _task_ended(self, task: "asyncio.Task[None]") -> None:
-        """One of ``tasks`` fails only by a bug. Without the watch the state is no longer updated, and the server must not
-        be reported healthy."""
+        """One of ``tasks`` fails only by a bug. Without the watch the state is no longer updated, and the server must
+        not be reported healthy."""
         if not task.cancelled() and (error := task.exception()) is not None:
             name = task.get_name()
             if name == _WATCH:
@@ -404,7 +404,7 @@ class EtcdStore(Store):
             assert transaction.previous.task is not None, "it was staged, and so sent, before"
             await asyncio.wait([transaction.previous.task])
             earlier_failure = transaction.previous.failure
-            if earlier_failure is not None:
+            if earlier_failure is not None and transaction.failure is None:
                 conflicted = isinstance(earlier_failure, Mismatch)
                 self._abort(transaction, self._mismatch(transaction) if conflicted else earlier_failure)
         for earlier in transaction.after:
@@ -454,13 +454,13 @@ class EtcdStore(Store):
                 for write in writes
             ],
         )
-        # Deletions of missing keys change nothing, and the revision of the response is an earlier one's.
-        has_effect = primary.data is not None or primary.expected > 0
         kind = primary.staged.change.type
         operation = "create" if kind == "ADDED" else "update" if kind == "MODIFIED" else "delete"
         response = await self.client.txn(request, operation=operation, kind=primary.staged.resource)
         revision = response.header.revision
-        if response.succeeded and has_effect:
+        if response.succeeded:
+            # It is this transaction's own revision: the first write always changes something, since ``stage`` rejects
+            # the deletion of a missing key.
             self._follower.add_own_events(revision, transaction.events(revision))
         await self._wait_for_revision(revision, has_event=response.succeeded)
         if response.succeeded:
@@ -593,7 +593,7 @@ class EtcdStore(Store):
                 _log.warning("The watch of etcd has ended", endpoint=endpoint.url, error=error)
                 await asyncio.sleep(_RETRY_DELAYS[min(failures, len(_RETRY_DELAYS) - 1)])
                 failures = failures + 1 if old_revision == self.revision else 0
-                await self.client.fail_over(endpoint)
+                self.client.fail_over(endpoint)
 
     async def _relist(self) -> None:
         """Read everything again, and publish the differences as changes. The changes in between are unknown, so
