@@ -14,8 +14,7 @@ from pilothouse.env.random_streams import RandomStreams
 
 
 def _is_coarse(loop: asyncio.AbstractEventLoop) -> bool:
-    """uvloop's time has milliseconds, and does not change during an iteration of the loop: most durations would be
-    zero."""
+    """uvloop's time has milliseconds: most durations would be zero."""
     return type(loop).__module__ == "uvloop"
 
 

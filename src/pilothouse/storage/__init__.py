@@ -2,8 +2,9 @@
 
 A write has two steps. ``stage`` checks it against the latest staged state and assigns its revision; ``commit`` waits
 until it is durable and visible. Reads and watches only see committed writes. The API server chooses keys and values;
-nothing here decodes a value. ``MemoryStore`` is not persistent, ``SqliteStore`` is; they share everything but the
-commit, and one suite (``tests/conformance/test_store_*.py``) tests both.
+nothing here decodes a value. ``MemoryStore`` is not persistent, ``SqliteStore`` is, and ``EtcdStore`` shares its state
+with other servers; they share everything but the commit, and one suite (``tests/conformance/test_store_*.py``) tests
+all of them.
 
     OSError
      └─ DataDirectoryError        a data directory that can't be used

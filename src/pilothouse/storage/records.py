@@ -82,5 +82,5 @@ class Staged(msgspec.Struct, eq=False):
 
     @property
     def revision(self) -> int:
-        """The revision of this write, if it is committed."""
+        """The revision of this write, if it is committed; until then, on etcd, a provisional one."""
         return self.change.revision

@@ -6,9 +6,10 @@ committed.
 Keys are ``<group>/<resource>/<name>`` or ``<group>/<resource>/<namespace>/<name>``; the group is empty for core. A
 *prefix* is empty or ends in ``/`` and selects all keys that start with it.
 
-Invariants: reads and watches see exactly the commits so far, each commit atomically; revisions increase by one with
-each write and never occur twice with different content; ``staged`` returns the state against which the next ``stage``
-is checked.
+Invariants: reads and watches see exactly the commits so far, each commit atomically; revisions increase and never occur
+twice with different content; ``staged`` returns the state against which the next ``stage`` is checked. Each write has
+the next revision, except on etcd: there all writes of a transaction have one, and others may have been assigned to keys
+outside of the store.
 """
 
 import asyncio

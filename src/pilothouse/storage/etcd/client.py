@@ -24,8 +24,10 @@ from pilothouse.storage.store import OnRequest
 REQUEST_TIMEOUT = 10.0
 """Timeout of one request in seconds; etcd itself gives up after seven."""
 _ROUNDS = 3
+"""How often every member is tried."""
 _MAX_TIMEOUTS = 1.5
-"""A read is not repeated when it has taken that many times its timeout already."""
+"""A request is not repeated when it has taken that many times its timeout already: after a member that hangs another
+one is tried, but not a third one."""
 _TIMED_OUT = "DeadlineExceeded"
 _RETRY_DELAY = 0.1
 """Seconds between rounds in which every member was tried."""

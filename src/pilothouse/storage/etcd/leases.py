@@ -7,7 +7,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 _REUSE_SHARE = 0.05
+"""A key may live longer than its TTL by this share of it: for that time a lease is reused
+(``leaseReuseDurationPercent``)."""
 _MAX_OBJECTS = 1000
+"""Maximum number of keys of a lease (``defaultLeaseMaxObjectCount``): etcd deletes all of them at once."""
 
 
 class LeaseManager:

@@ -17,7 +17,8 @@ _PAGE = 1000
 
 
 class PastStore(MemoryStore):
-    """A page of an earlier revision, and the number of keys after it."""
+    """A page of an earlier revision as a store, so that lists read it as they read any other; ``remaining`` keys follow
+    the page."""
 
     def __init__(self, env: Env, records: list[Record], revision: int, remaining: int, *, has_unreadable: bool) -> None:
         super().__init__(env, records=records, revision=revision)

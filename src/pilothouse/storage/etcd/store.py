@@ -35,22 +35,29 @@ if TYPE_CHECKING:
     from pilothouse.storage.encryption.at_rest import EncryptionAtRest
 
 _PROVISIONAL = 1 << 62
+"""The first provisional revision."""
 _DECODED_PER_TURN = 20
 """Maximum number of values of an earlier revision that are decoded in one iteration of the loop."""
 _CATCH_UP_SECONDS = 10.0
 """Timeout until the watch has reported what etcd has stored. Upstream waits three seconds for its watch cache, and then
 reads from etcd."""
 _MAX_IN_FLIGHT = 500
+"""Maximum number of concurrent transactions: a bound, near the 600 requests that kube-apiserver handles at once
+(``--max-requests-inflight`` and ``--max-mutating-requests-inflight``)."""
 _MAX_FAILED_KEYS = 10_000
-"""Keys: far more than are written while a request is handled."""
-_TURN_SECONDS, _REVISIONS_PER_CHECK = 0.004, 8
-"""Values that others have written are decoded in slices of that duration, which is checked after so many revisions."""
+"""Maximum number of keys whose last failure is kept: far more than fail while one request is handled."""
+_TURN_SECONDS = 0.004
+"""Values that others have written are decoded in slices of this duration; in between other tasks run."""
+_REVISIONS_PER_CHECK = 8
+"""The clock is read once for so many revisions: reading it for each one is measurable."""
 _SHARE_OF_CHECK = 0.9
+"""Timeout of a health check's request, as a share of that of the check: the client then still switches to another
+member."""
 _WATCH = "watch of etcd"
 _RETRY_SECONDS = 10.0
 """Seconds between two attempts to decrypt values that could not be decrypted, if the error is temporary."""
 _RETRY_DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0)
-"""Seconds before a broken watch is taken up again; the last one for all that follow."""
+"""Seconds before a broken watch is resumed; the last one for all further attempts."""
 
 _log = Log("etcd")
 
@@ -98,12 +105,15 @@ class EtcdStore(Store):
         self._newest_of: dict[str, Transaction] = {}
         """The last transaction in flight that writes a key."""
         self._in_flight: dict[bytes, list[Write]] = {}
+        """The writes that were or are about to be sent, by key in etcd: to recognize their events."""
         self._last_failures: dict[str, int] = {}
         """The value of ``failed_writes`` at the last failure of a key."""
         self._sending = asyncio.Semaphore(_MAX_IN_FLIGHT)
         self._size: int | None = None
         self._barrier: asyncio.Task[None] | None = None
+        """The read of etcd's revision for ``catch_up`` that is being carried out, or was last."""
         self._next_barrier: asyncio.Task[None] | None = None
+        """The one that follows it, for callers that have arrived since it began."""
         self.is_reachable = False
         """Whether the watch is up."""
         self._checks: dict[str, tuple[float, bool]] = {}
@@ -240,7 +250,7 @@ class EtcdStore(Store):
     async def read_at_revision(self, prefix: str, revision: int, *, after: str = "", limit: int = 0) -> Store:
         """Read the state under the prefix at an earlier revision, after a key, and no more than a page. Raises
         ``Compacted``, ``StoreUnavailable``."""
-        root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()
+        root = self.keys.etcd_key(f"{prefix}x").removesuffix("x").encode()  # ``etcd_key`` takes keys, not prefixes
         begin = self.keys.etcd_key(after).encode() if len(after) > len(prefix) else None
         remaining = 0
         try:
@@ -282,7 +292,6 @@ class EtcdStore(Store):
         request = messages.RangeRequest(key=self._root + b"health")
         try:
             async with asyncio.timeout(seconds):
-                # Switch from a member that does not respond shortly before the timeout.
                 await self.client.range(request, timeout=_SHARE_OF_CHECK * seconds)
         except (TimeoutError, EtcdError) as error:
             _log.warning("etcd does not answer", endpoint=self.client.endpoint.url, error=str(error) or "timeout")
@@ -494,11 +503,14 @@ class EtcdStore(Store):
         return await manager.lease(ttl)
 
     def _mismatch(self, transaction: Transaction) -> Mismatch:
+        """The conflict of a transaction that etcd has rejected, or that was checked against one that has failed: what
+        that one expects is a provisional revision, which means nothing to the client."""
         write = transaction.writes[0]
         key = write.staged.change.key
         return Mismatch(key, None if transaction.failure is not None else write.expected, self._records.get(key))
 
     def _finish(self, transaction: Transaction) -> None:
+        """The result of a transaction is known: events no longer concern it, and later writes do not wait for it."""
         for write in transaction.writes:
             key = write.staged.change.key
             in_flight = self._in_flight.get(write.etcd_key)
