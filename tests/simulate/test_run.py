@@ -732,3 +732,37 @@ def test_a_drain_with_a_timeout_names_the_blocking_budget(tmp_path: Path) -> Non
     message = failure(tmp_path, BLOCKED + drain)
     assert "node web-0 was not drained within 1m: 2 pods are left: web-" in message
     assert f"can't be evicted: {BUDGET}" in message
+
+
+def test_effects_of_the_last_action_that_begin_later_are_awaited(tmp_path: Path) -> None:
+    """A node is marked 40 to 50 seconds after its last heartbeat: until then nothing is written."""
+    spec = WEB.replace("{time: 5m}", "{quiet: 1m, time: 1h}").replace("containers:", "nodeName: node-0, containers:")
+    spec += "  timeline: [{at: 10m, nodes: {name: node-0, silence: true}}]\n"
+    spec += "  expect: {budgets: [{workload: deployment/web, maxUnavailable: 0}]}\n"
+    assert failure(tmp_path, spec).startswith("budget maxUnavailable deployment/web: 3, at most 0 is allowed")
+
+
+def test_a_timeline_that_ends_too_late_for_a_quiet_time(tmp_path: Path) -> None:
+    spec = WEB.replace("{time: 5m}", "{quiet: 5m, time: 12m}")
+    spec += "  timeline: [{at: 10m, nodes: {name: node-0, slow: 1s}}]\n"
+    assert failure(tmp_path, spec).endswith("not quiet for 5m within 12m: the timeline ended only 2m before")
+
+
+_EVERY_MINUTE_A_JOB = """
+  - apiVersion: batch/v1
+    kind: CronJob
+    metadata: {name: tick}
+    spec:
+      schedule: "* * * * *"
+      jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: tick, image: "tick:1"}]}}}}
+"""
+
+
+def test_the_work_of_cronjobs_does_not_count_as_activity(tmp_path: Path) -> None:
+    """Otherwise a cluster with a CronJob of every minute would never be quiet."""
+    spec = WEB.replace("{time: 5m}", "{quiet: 3m, time: 1h}").replace("\n  ready:", f"{_EVERY_MINUTE_A_JOB}  ready:")
+    spec += "  timeline: [{at: 5m, restart: {deployment: web}}]\n"
+    run_result = result(tmp_path, spec)
+    assert run_result.failure is None
+    assert 300.0 < run_result.measures["time until quiet"] < 330.0
+    assert run_result.seconds == pytest.approx(30.0 + run_result.measures["time until quiet"] + 180.0, abs=1.0)

@@ -189,7 +189,7 @@ class Simulation:
         """Actions of faults that start at a change."""
         self._last_write = 0.0
         self._recent_writes: Counter[str] = Counter()
-        """Writes since the last call of ``recent_writes``, without heartbeats."""
+        """Writes since the last time that the cluster was quiet, without heartbeats."""
         self.checked: Change | None = None
         """The change that invariants are checking; after a violation the rejected change."""
         self._node_faults: dict[str, deque[tuple[int, str, str]]] = {}
@@ -384,11 +384,6 @@ class Simulation:
     def last_write(self) -> float:
         """The time of the last write that is not a heartbeat, in loop time."""
         return self._last_write
-
-    def recent_writes(self) -> Counter[str]:
-        """Writes since the last call, without heartbeats, by key and program."""
-        writes, self._recent_writes = self._recent_writes, Counter()
-        return writes
 
     def _committed(self, changes: list[Change]) -> None:
         origin = CURRENT.get()

@@ -31,7 +31,7 @@ from pilothouse.simulate.actions.nodes import Nodes
 from pilothouse.simulate.cluster import restored_manager, restored_options
 from pilothouse.simulate.scenario.actions import Drain
 from pilothouse.simulate.scenario.scalars import Duration, counted
-from pilothouse.simulate.scheduled_work import ScheduledWork
+from pilothouse.simulate.scheduled_work import CRON_JOBS, JOBS, ScheduledWork
 from pilothouse.snapshots.restoring import Restored
 from pilothouse.storage import Change
 
@@ -47,7 +47,6 @@ _JOB_BACKOFF_SECONDS = 600.0
 """The maximum delay until a Job replaces a pod (``MaxJobPodFailureBackOff``, v1.36 ``pkg/controller/job``)."""
 Progress = Callable[[str, Callable[[], float]], None]
 """Receives what a preview does next, and a function that returns the virtual seconds since its start."""
-_JOBS = "batch/jobs/"
 _decode = msgspec.json.decode
 Object = dict[str, Any]
 
@@ -134,7 +133,7 @@ def preview(
     previews: list[Preview] = []
 
     async def main(env: Env) -> None:
-        readiness, scheduled = Readiness(), ScheduledWork()
+        readiness, scheduled = Readiness(), ScheduledWork((CRON_JOBS, JOBS))
         options_of_manager = Options(controllers=_CONTROLLERS, leader_election=LeaderElection(enabled=False))
         manager = restored_manager(restored, options_of_manager)
         simulation_options = SimulationOptions(nodes=0, manager=manager, **restored_options(restored))
@@ -213,7 +212,7 @@ class Readiness(Invariant):
 
     def committed(self, change: Change, _origin: Origin | None) -> None:
         """A pod, a ReplicaSet or a Job has changed."""
-        if self._env is None or not change.key.startswith(("/pods/", "apps/replicasets/", _JOBS)):
+        if self._env is None or not change.key.startswith(("/pods/", "apps/replicasets/", JOBS)):
             return
         if change.type == "DELETED":
             self._set(change.key, None)
@@ -221,7 +220,7 @@ class Readiness(Invariant):
             self._take(change.key, _decode(change.value))
 
     def _take(self, key: str, obj: Object) -> None:
-        if key.startswith(_JOBS):
+        if key.startswith(JOBS):
             if _is_complete(obj):
                 job = "Job", obj["metadata"]["namespace"], obj["metadata"]["name"]
                 self._complete(job, self._ready_before[job])
@@ -402,7 +401,7 @@ class _Drain:
         the CronJob that creates such pods again and again."""
         cron_jobs = {
             job["metadata"]["uid"]: owner["uid"]
-            for job in self._stored(_JOBS)
+            for job in self._stored(JOBS)
             if (owner := _controller(job)) is not None and owner["kind"] == "CronJob"
         }
         pods = []

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import traceback
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
@@ -22,6 +21,7 @@ from pilothouse.simulate.expectations import Compiled, Expectations, compile_all
 from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import counted, shown_seconds
+from pilothouse.simulate.scheduled_work import CRON_JOBS, ScheduledWork
 from pilothouse.simulate.seeds import shown_parts
 from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
 
@@ -138,6 +138,7 @@ class _Run:
         self._budgets: tuple[BudgetResult, ...] = ()
         self._measures: dict[str, float] = {}
         self._timeline: Timeline | None = None
+        self._scheduled = ScheduledWork((CRON_JOBS,)) if scenario.spec.until.quiet is not None else None
         self._rested = False
         self._unfinished: tuple[str, ...] = ()
         """Blocked entries of the timeline at the end of the run."""
@@ -172,12 +173,15 @@ class _Run:
     async def _main(self, env: Env) -> None:
         self._failed = asyncio.Event()
         options = cluster.simulation_options(self._scenario, env)
-        checks: Sequence[Invariant] = (self._expectations, self._usage, *self._invariants)
+        scheduled = [] if self._scheduled is None else [self._scheduled]
+        checks: Sequence[Invariant] = (self._expectations, self._usage, *self._invariants, *scheduled)
         async with simulated(env, options, checks, self._program()) as simulation:
             self._simulation = self._running.simulation = simulation
             if (latency := cluster.latency(self._scenario)) is not None:
                 simulation.add_rule(latency)
             self._usage.begin(simulation)
+            if self._scheduled is not None:
+                self._scheduled.follow(simulation)
             if self._record:
                 self._recorder = recording.Recorder(
                     simulation, name=self._scenario.name, seed=self._seed, times=self._usage.times
@@ -189,17 +193,17 @@ class _Run:
                 if self._recorder is not None:
                     failure = self._failure
                     self._recording = self._recorder.finish(failure="" if failure is None else failure.summary)
-                self._budgets, self._measures = self._usage.results(), self._measured(simulation)
+                self._budgets, self._measures = self._usage.results(), self._measured()
                 self._never_ready = self._usage.never_ready()
                 self._deleted_unready = self._usage.deleted_unready()
                 if not self._scenario.spec.cluster.storage:
                     self._unprovisioned = _unprovisioned(simulation)
 
-    def _measured(self, simulation: Simulation) -> dict[str, float]:
+    def _measured(self) -> dict[str, float]:
         """The measures by name: durations of entries and expectations, and usage."""
         measures: dict[str, float] = {}
-        if self._rested:
-            measures["time until quiet"] = round(max(0.0, simulation.last_write - self._began), 3)
+        if self._rested and self._scheduled is not None:
+            measures["time until quiet"] = round(max(0.0, self._scheduled.last_other_write - self._began), 3)
         measured = {} if self._timeline is None else self._timeline.seconds
         measures |= {f"time of {name}": seconds for name, seconds in measured.items() if seconds}
         measures |= {f"time until {name}": seconds for name, seconds in self._expectations.seconds.items()}
@@ -251,18 +255,20 @@ class _Run:
             raise ScenarioError(f"{scenario.source}: spec.objects: {error}") from error
 
     async def _until_end(self, simulation: Simulation, timeline: Timeline) -> None:
-        until, env, recent = self._scenario.spec.until, simulation.env, Counter[str]()
+        until, env, scheduled = self._scenario.spec.until, simulation.env, self._scheduled
         end = self._began + until.time if until.time is not None else None
+        recent: list[tuple[str, int]] = []
         while self._failure is None:
             now = env.monotonic()
             if end is not None and now >= end:
-                if until.quiet is not None:
-                    self._fail(self._unsettled(simulation, timeline, recent))
+                if scheduled is not None:
+                    self._fail(self._unsettled(scheduled, timeline, recent, now))
                 return
             wait = end - now if end is not None else 86400.0
-            recent = simulation.recent_writes() or recent
-            if until.quiet is not None:
-                rest = max(simulation.last_write, self._began) + until.quiet - now
+            if scheduled is not None and until.quiet is not None:
+                recent = scheduled.recent() or recent
+                # The effects of the last action may begin later: a silent node is marked after its grace period.
+                rest = max(scheduled.last_other_write, self._began, timeline.ended_at) + until.quiet - now
                 if rest <= 0 and timeline.is_over:
                     self._rested = True
                     self._check_settled(simulation)
@@ -285,14 +291,18 @@ class _Run:
                 self._fail(Failure(kind="invariant", name=type(invariant).__name__, message=str(error), at=at))
                 return
 
-    def _unsettled(self, simulation: Simulation, timeline: Timeline, recent: Counter[str]) -> Failure:
-        until, now = self._scenario.spec.until, simulation.env.monotonic()
+    def _unsettled(
+        self, scheduled: ScheduledWork, timeline: Timeline, recent: list[tuple[str, int]], now: float
+    ) -> Failure:
+        until = self._scenario.spec.until
         quiet = until.quiet or 0.0
         expected = f"the cluster was not quiet for {shown_seconds(quiet)} within {shown_seconds(until.time or 0.0)}: "
         unfinished = list(timeline.unfinished())
-        if max(simulation.last_write, self._began) + quiet > now:
-            most = ", ".join(f"{key} ({counted(times, 'time')})" for key, times in recent.most_common(3))
+        if max(scheduled.last_other_write, self._began) + quiet > now:
+            most = ", ".join(f"{key} ({counted(times, 'time')})" for key, times in recent)
             actual = "; ".join([f"objects are still written, recently {most}", *unfinished])
+        elif timeline.is_over:
+            actual = f"the timeline ended only {shown_seconds(round(now - timeline.ended_at, 3))} before"
         else:
             actual = f"the timeline has not finished: {'; '.join(unfinished) or 'entries or faults are pending'}"
         return Failure(kind="unsettled", name="until", message=expected + actual, at=now - self._began)

@@ -1,6 +1,7 @@
 """Writes of a cluster apart from what CronJobs and Jobs do on their schedule, which never ends.
 
-``ScheduledWork`` observes the writes of a simulation; ``drain_preview`` asks it when the rest of the cluster is quiet.
+``ScheduledWork`` observes the writes of a simulation; ``run`` and ``drain_preview`` ask it when the rest of the cluster
+is quiet.
 """
 
 from collections import Counter
@@ -13,8 +14,9 @@ from pilothouse.sim.run_log import Origin
 from pilothouse.sim.simulation import is_heartbeat
 from pilothouse.storage import Change
 
-_ROOTS = ("batch/cronjobs/", "batch/jobs/")
-_OWNED = ("/pods/", "/persistentvolumeclaims/")
+CRON_JOBS = "batch/cronjobs/"
+JOBS = "batch/jobs/"
+_OWNED = (JOBS, "/pods/", "/persistentvolumeclaims/")
 _QUOTAS = "/resourcequotas/"
 """Their status counts the objects of Jobs, too. It is written only after something else has been."""
 
@@ -39,11 +41,12 @@ _decode = msgspec.json.Decoder(_Object).decode
 class ScheduledWork(Invariant):
     """The time of the last write that is not scheduled work, and what was written recently.
 
-    Scheduled work: CronJobs, Jobs, the objects that they own, directly or not, the Events about these, and the status
-    of ResourceQuotas. Heartbeats are not counted either.
+    Scheduled work: the ``roots`` (CronJobs, and perhaps all Jobs), the objects that they own, directly or not, the
+    Events about these, and the status of ResourceQuotas. Heartbeats are not counted either.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, roots: tuple[str, ...]) -> None:
+        self._roots = roots
         self._uids: set[str] = set()
         self._simulation: Simulation | None = None
         self._recent: Counter[str] = Counter()
@@ -52,7 +55,7 @@ class ScheduledWork(Invariant):
 
     def follow(self, simulation: Simulation) -> None:
         """Start with the existing objects."""
-        for prefix in (*_ROOTS, *_OWNED):
+        for prefix in dict.fromkeys((*self._roots, *_OWNED)):
             for record in simulation.store.list(prefix).records:
                 self._is_scheduled(record.key, record.value)
         self._simulation = simulation
@@ -75,7 +78,7 @@ class ScheduledWork(Invariant):
             return True
         obj = _decode(value)
         meta = obj.metadata
-        if key.startswith(_ROOTS) or any(owner.uid in self._uids for owner in meta.owner_references):
+        if key.startswith(self._roots) or any(owner.uid in self._uids for owner in meta.owner_references):
             self._uids.add(meta.uid)
             return True
         return meta.uid in self._uids or obj.involved_object.uid in self._uids

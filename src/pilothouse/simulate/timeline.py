@@ -48,6 +48,8 @@ class Timeline:
         self._performing = 0
         self._pending = 0
         """Entries and faults that have not started, without entries with a condition."""
+        self.ended_at = 0.0
+        """When the last action or fault has ended, in loop time."""
         self.actions = Actions(simulation, scenario)
         self.seconds: dict[str, float] = {}
         """By name of an entry: its duration, the longest of several."""
@@ -155,7 +157,7 @@ class Timeline:
             message = f"{self._scenario.where(path)}: {self._reason(error, entry)}"
             self._on_failure(Failure(kind="action", name=name, message=message, at=at))
         finally:
-            self._performing -= 1
+            self._end()
             self._active[number] -= 1
 
     def _reason(self, error: ActionError, entry: actions.Entry) -> str:
@@ -180,7 +182,11 @@ class Timeline:
                 case _:
                     await self._simulation.inject(fault)
         finally:
-            self._performing -= 1
+            self._end()
+
+    def _end(self) -> None:
+        self._performing -= 1
+        self.ended_at = self._simulation.env.monotonic()
 
     async def _node_outage(self, fault: NodeOutage) -> None:
         nodes = self.actions.nodes.simulator

@@ -220,7 +220,7 @@ class Until(_Strict, frozen=True, kw_only=True):
     time: Duration | None = None
     """The end, from the start of the timeline. Together with quiet it is a time limit, which fails the run."""
     quiet: Duration | None = None
-    """End after this time without writes except heartbeats, when the timeline is finished."""
+    """End after this time without actions and writes; heartbeats and the work of CronJobs do not count."""
 
     def __post_init__(self) -> None:
         if self.time is None and self.quiet is None:
