@@ -66,7 +66,9 @@ async def _api_server(parsed: "Parsed") -> "AsyncIterator[tuple[Client, str]]":
         async with connected(parsed, Env(), _AGENT) as client:
             yield client, parsed["kubeconfig"]
         return
-    flags = [f"--nodes={parsed['nodes']}", f"--data-dir={parsed['data-dir']}", *(["--ui"] if parsed["ui"] else [])]
+    flags = [f"--data-dir={parsed['data-dir']}", *(["--ui"] if parsed["ui"] else [])]
+    if "nodes" in parsed.given:
+        flags.append(f"--nodes={parsed['nodes']}")
     async with up.running_plane(up.flag_set("up").parse(flags)) as running:
         _say(running.greeting)
         yield running.plane.client(agent=_AGENT), str(running.kubeconfig)

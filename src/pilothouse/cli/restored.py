@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pilothouse.cli import stored_nodes
 from pilothouse.cli.etcd_flags import NEEDS_PLUGINS, missing_extra
 from pilothouse.cli.program import UserError
 from pilothouse.cli.terminal import escaped
@@ -31,7 +32,7 @@ NO_RECORDS: "tuple[Record, ...]" = ()
 
 
 class RestoredCluster(msgspec.Struct, frozen=True):
-    """Settings from the snapshot."""
+    """Settings from the snapshot or the data directory."""
 
     records: "tuple[Record, ...]" = ()
     """The initial records of the store; none if they are in the data directory."""
@@ -63,13 +64,19 @@ def restored_cluster(parsed: Parsed) -> tuple[Parsed, RestoredCluster]:
         records = tuple(restored.records)
     else:
         origin, records = _origin(directory), NO_RECORDS
-    if origin is None:
+    stored = stored_nodes.stored_nodes(directory) if stored_nodes.is_stored(parsed) else None
+    if origin is None and stored is None:
         return parsed, RestoredCluster()
-    defaults: dict[str, object] = {"nodes": 0, "no-storage": True}
-    if origin.service_range:
-        defaults["service-cluster-ip-range"] = origin.service_range
+    defaults: dict[str, object] = {}
+    nodes: tuple[str, ...] = ()
+    if origin is not None:
+        defaults = {"nodes": 0, "no-storage": True}
+        if origin.service_range:
+            defaults["service-cluster-ip-range"] = origin.service_range
+        nodes = tuple(node.name for node in origin.nodes if node.ready)
+    if stored is not None:
+        defaults |= stored.flags
     defaults = {name: value for name, value in defaults.items() if name not in parsed.given}
-    nodes = tuple(node.name for node in origin.nodes if node.ready)
     restored_parsed = msgspec.structs.replace(parsed, values={**parsed.values, **defaults})
     return restored_parsed, RestoredCluster(records, nodes, defaults)
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pilothouse.cli import stored_nodes
 from pilothouse.cli.apiserver import (
     administrators_kubeconfig,
     instance,
@@ -284,11 +285,14 @@ async def _running(
     try:
         async with contextlib.AsyncExitStack() as files, TaskGroup("up") as group:
             await start(served)
+            surplus = stored_nodes.write_nodes(parsed) if stored_nodes.is_stored(parsed) else ()
             running = group.start(_run_plane(plane), name="plane")
             page_task = None if page is None else group.start(page.run(), name="page")
             path = await files.enter_async_context(administrators_kubeconfig(served, parsed))
             context = await _merge(files, served, parsed)
             await _wait_ready(plane, f"API server {served.url}\n  kubectl --kubeconfig {path} get nodes")
+            if surplus:
+                await stored_nodes.delete_nodes(plane.client(agent="pilothouse-up"), parsed, surplus)
             # The output of a cluster in the background is stored: `pilothouse ui` prints a link.
             link = "" if page is None or os.environ.get(CLUSTER_VARIABLE) else page.link(served.url)
             yield RunningPlane(plane, path, _ready_message(served, parsed, path, context, link, plane.node_names))
