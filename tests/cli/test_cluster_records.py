@@ -37,7 +37,7 @@ from pilothouse.cli.program import UserError
         "k3d's --agents": ("create cluster --agents 2", "--nodes is the number of nodes"),
         "minikube's --kubernetes-version": ("create cluster --kubernetes-version=v1.35.0", "version of this release"),
         "minikube's -p": ("create cluster -p dev", "the name is an argument: `pilothouse create cluster NAME`"),
-        "a flag of create": ("start dev --nodes=5", "--nodes: a cluster keeps the flags with which it was created"),
+        "a flag of create": ("start dev --ui", "--ui: a cluster keeps the flags with which it was created"),
         "kind's --wait": ("create cluster --wait 60s", "waits until the cluster is ready"),
         "kind's export": ("export kubeconfig", "`pilothouse kubeconfig --merge`"),
         "kind's load docker-image": ("load docker-image app:1 --name dev", "there are no images to load"),

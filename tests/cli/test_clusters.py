@@ -75,12 +75,13 @@ class User:
             finally:
                 command.kill()
 
-    def started_process(self, name: str) -> int:
-        """The process of a cluster that is being created, once it exists."""
+    def started_process(self, name: str, last: int = 0) -> int:
+        """The process of a cluster that is being created or started, once it exists; ``last`` was the one before."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(FileNotFoundError, ValueError):
-                return self.process(name)
+                if (pid := self.process(name)) != last:
+                    return pid
             time.sleep(0.01)
         raise AssertionError(f"no process of {name}")
 
@@ -150,7 +151,18 @@ def test_data_survive_a_stop_and_a_kill(user: User) -> None:
     assert user.listed() == {"pilothouse": "Stopped"}
     assert "does not run" in user.run("load", "-f", "web.yaml", code=1)
 
-    user.run("start")
+    last = user.process("pilothouse")
+    with user.begun("start", "--nodes=9") as command:
+        user.started_process("pilothouse", last)
+        command.send_signal(signal.SIGINT)
+        printed, _ = command.communicate(timeout=60)
+    assert printed == '\nInterrupted: cluster "pilothouse" does not run; `pilothouse start pilothouse` starts it\n'
+    assert command.returncode == 130
+
+    assert ", 2 nodes, " in user.run("start", "--nodes=2")
+    assert "and the number of its nodes is that of its start: `pilothouse stop " in user.run("start", "-n3", code=1)
+    user.run("stop")
+    assert ", 2 nodes, " in user.run("start")
     assert yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == server
     assert "deployments.apps/web in kube-public created" in user.run("load", "-f", "web.yaml")
     assert "deployments.apps/web in default unchanged" in user.run("load", "-f", "web.yaml", "-n", "default")
@@ -248,6 +260,11 @@ def test_commands_that_are_interrupted(user: User) -> None:
         assert has_ended(pid) is (number == signal.SIGTERM)
         assert user.listed() == ({} if number == signal.SIGTERM else {"q": "Interrupted"})
     assert "`pilothouse start q` completes it" in user.run(*create, code=1)
+    with user.begun("create", "cluster", "other", "--nodes=0") as command:
+        user.started_process("other")
+        user.run("delete", "cluster", "other")
+        printed, _ = command.communicate(timeout=60)
+    assert (command.returncode, printed) == (1, 'Error: cluster "other" was deleted by another command\n')
     assert "kubectl --context pilothouse-q get nodes" in user.run("start", "q")
     assert user.process("q") == pid
 

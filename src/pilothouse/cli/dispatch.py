@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pilothouse
 from pilothouse.cli import standard_streams
 from pilothouse.cli.commands import COMMANDS
+from pilothouse.cli.loading import interrupted_while_loading
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.memory import begin_startup
 
@@ -41,40 +42,40 @@ with lazy_imports():
     from pilothouse.cli.clusters import kind_words
     from pilothouse.machinery import flags
 
-_PROGRAMS: Mapping[str, Callable[[str, Sequence[str]], int]] = {
-    "up": lambda program, args: up.run(program, args),
-    "create": lambda program, args: clusters.create(program, args),
-    "list": lambda program, args: clusters.list_(program, args),
-    "load": lambda program, args: clusters.load(program, args),
-    "kubeconfig": lambda program, args: clusters.kubeconfig(program, args),
-    "logs": lambda program, args: clusters.logs(program, args),
-    "stop": lambda program, args: clusters.stop(program, args),
-    "start": lambda program, args: clusters.start(program, args),
-    "delete": lambda program, args: clusters.delete(program, args),
-    "manager": lambda program, args: manager.run(program, args),
-    "apiserver": lambda program, args: apiserver.run(program, args),
-    "scheduler": lambda program, args: scheduler.run(program, args),
-    "nodes": lambda program, args: nodes.run(program, args),
-    "new": lambda program, args: new.run(program, args),
-    "run": lambda program, args: run.run(program, args),
-    "generate": lambda program, args: generate.run(program, args),
-    "get": lambda program, args: get.run(program, args),
-    "history": lambda program, args: history.run(program, args),
-    "why": lambda program, args: why.run(program, args),
-    "snapshot": lambda program, args: snapshot.run(program, args),
-    "record": lambda program, args: record.run(program, args),
-    "replay": lambda program, args: replay.run(program, args),
-    "top": lambda program, args: top.run(program, args),
-    "ui": lambda program, args: ui.run(program, args),
-    "simulate": lambda program, args: simulate.run(program, args),
-    "bugs": lambda program, args: bugs.run(program, args),
-    "envtest-assets": lambda program, args: envtest_assets.run(program, args),
-    "completion": lambda program, args: completion.run(program, args),
-    "man": lambda program, args: man.run(program, args),
-    "kube-apiserver": lambda program, args: kube_apiserver.run(program, args),
-    "etcd": lambda program, args: etcd.run(program, args),
+_PROGRAMS: Mapping[str, Callable[[], Callable[[str, Sequence[str]], int]]] = {
+    "up": lambda: up.run,
+    "create": lambda: clusters.create,
+    "list": lambda: clusters.list_,
+    "load": lambda: clusters.load,
+    "kubeconfig": lambda: clusters.kubeconfig,
+    "logs": lambda: clusters.logs,
+    "stop": lambda: clusters.stop,
+    "start": lambda: clusters.start,
+    "delete": lambda: clusters.delete,
+    "manager": lambda: manager.run,
+    "apiserver": lambda: apiserver.run,
+    "scheduler": lambda: scheduler.run,
+    "nodes": lambda: nodes.run,
+    "new": lambda: new.run,
+    "run": lambda: run.run,
+    "generate": lambda: generate.run,
+    "get": lambda: get.run,
+    "history": lambda: history.run,
+    "why": lambda: why.run,
+    "snapshot": lambda: snapshot.run,
+    "record": lambda: record.run,
+    "replay": lambda: replay.run,
+    "top": lambda: top.run,
+    "ui": lambda: ui.run,
+    "simulate": lambda: simulate.run,
+    "bugs": lambda: bugs.run,
+    "envtest-assets": lambda: envtest_assets.run,
+    "completion": lambda: completion.run,
+    "man": lambda: man.run,
+    "kube-apiserver": lambda: kube_apiserver.run,
+    "etcd": lambda: etcd.run,
 }
-"""Those of ``COMMANDS``, and the programs that run under another's name."""
+"""How each of ``COMMANDS`` is loaded, and the programs that run under another's name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,7 +132,9 @@ def stand_in(name: str, argv: Sequence[str], *, parent: int = 0) -> int:
 
 def _run(name: str, args: Sequence[str], program: str = "") -> int:
     try:
-        return _PROGRAMS[name](program or f"pilothouse {name}", args)
+        with interrupted_while_loading():
+            command = _PROGRAMS[name]()
+        return command(program or f"pilothouse {name}", args)
     except KeyboardInterrupt:
         return 130
     except FileNotFoundError:

@@ -391,7 +391,11 @@ def is_name(text: str) -> bool:
 
 def check_name(name: str) -> None:
     """Raises ``UserError`` for an invalid name."""
+    if name in _RESERVED:
+        raise UserError(f'"{name}" can\'t be the name of a cluster: name the cluster alone, without this word', code=2)
     if not is_name(name):
         raise UserError(
-            f'"{name}" can\'t be the name of a cluster: up to 50 lower-case letters, digits, "-" and "."', code=2
+            f'"{name}" can\'t be the name of a cluster: up to 50 lower-case letters, digits, "-" and ".", the first '
+            "and the last one a letter or digit",
+            code=2,
         )

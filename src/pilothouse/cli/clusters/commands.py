@@ -30,7 +30,7 @@ from pilothouse.cli.clusters.cluster import (
 from pilothouse.cli.program import UserError, ended_by_sigterm, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
-from pilothouse.machinery.flags import BOOL, DURATION, INT, STRING, Flag, FlagSet, Parsed, closest
+from pilothouse.machinery.flags import BOOL, DURATION, INT, INT32, STRING, Flag, FlagSet, Parsed, closest
 from pilothouse.machinery.times import format_time, parse_time
 
 CHOSEN_HERE = (
@@ -139,7 +139,11 @@ def stop_flag_set(program: str) -> FlagSet:
 def start_flag_set(program: str) -> FlagSet:
     """Every flag of ``start``."""
     flags = FlagSet(START_USAGE.format(program=program), plain=True)
-    flags.add("start", Flag("all", BOOL, False, "Start all clusters"))
+    flags.add(
+        "start",
+        Flag("all", BOOL, False, "Start all clusters"),
+        Flag("nodes", INT32, 0, "From now on this number of nodes; without this flag as many as before", shorthand="n"),
+    )
     return _common(flags)
 
 
@@ -187,8 +191,10 @@ def _named(program: str, args: Sequence[str]) -> Sequence[str]:
         return args
     if not args or args[0] not in {"cluster", "clusters"}:
         verb = program.rpartition(" ")[2]
-        # A misspelt "cluster" is not the name of one.
-        name = args[0] if args and is_name(args[0]) and not closest(args[0], ["cluster"]) else "[NAME]"
+        if args and closest(args[0], ["cluster"]):
+            command = shlex.join([*program.split(), "cluster", *args[1:]])
+            raise UserError(f"{verb} {escaped(args[0])}? Did you mean `{escaped(command)}`?", code=2)
+        name = args[0] if args and is_name(args[0]) else "[NAME]"
         raise UserError(f"{verb} what? `{program} cluster {name}`", code=2)
     if hint := kind_words.of_flags(program, args[1:]):
         raise UserError(hint, code=2)
@@ -210,10 +216,10 @@ def _printed(program: str) -> Iterator[list[int]]:
 def create(program: str, args: Sequence[str]) -> int:
     """Create a cluster, and start it."""
     with _printed(program) as code:
-        parsed = parse(create_flag_set(program), program, _named(program, args), most=1)
-        if isinstance(parsed, int):
-            return parsed
         try:
+            parsed = parse(create_flag_set(program), program, _named(program, args), most=1)
+            if isinstance(parsed, int):
+                return parsed
             manifests = sources.manifests_of(parsed)
             record = _record(parsed)
             cluster = Clusters().create(record)
@@ -281,15 +287,22 @@ def _remove_unfinished(cluster: Cluster) -> str:
         asyncio.run(contexts.remove(cluster))
     except UserError as error:
         left = f"Its context {cluster.context} may be left in {cluster.record.user_kubeconfig}: {error}"
-    cluster.remove()
+    with contextlib.suppress(FileNotFoundError):  # another command has deleted it
+        cluster.remove()
     return left
 
 
 def _started(cluster: Cluster) -> process.Started:
     """The cluster once it is ready, and its context is in the kubeconfig of the user."""
-    started = process.start(cluster, print)
-    if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
-        asyncio.run(contexts.add(cluster, Path(cluster.record.user_kubeconfig)))
+    try:
+        started = process.start(cluster, print)
+        if cluster.record.user_kubeconfig:  # the port or, in memory, the token may be another one
+            asyncio.run(contexts.add(cluster, Path(cluster.record.user_kubeconfig)))
+    except (UserError, FileNotFoundError) as error:
+        if cluster.directory.exists():
+            raise
+        asyncio.run(contexts.remove(cluster))  # it may have been added after that
+        raise UserError(f'cluster "{cluster.name}" was deleted by another command') from error
     return started
 
 
@@ -413,13 +426,33 @@ def start(program: str, args: Sequence[str]) -> int:
     for word in args:
         name = word.removeprefix("--").partition("=")[0]
         if word.startswith("--") and name not in flags and name in create_flag_set(program):
-            text = f"unknown flag: --{name}: a cluster keeps the flags with which it was created"
+            text = f"unknown flag: --{name}: a cluster keeps the flags with which it was created, but for --nodes"
             print(f'Error: {text}\nSee "{program} --help" for usage.', file=sys.stderr)
             return 2
-    return _each_named(flags, program, args, _start)
+    parsed = parse(flags, program, args, most=len(args))
+    if isinstance(parsed, int):
+        return parsed
+    nodes = parsed["nodes"] if "nodes" in parsed.given else None
+    with _printed(program) as code:
+        if nodes is not None and nodes < 0:
+            raise UserError(f"--nodes must not be negative, got {nodes}", code=2)
+        code[0] = _each(
+            _chosen_names(parsed), program, lambda cluster: _start(cluster, nodes), ignore_missing=parsed["all"]
+        )
+    return code[0]
 
 
-def _start(cluster: Cluster) -> None:
+def _start(cluster: Cluster, nodes: int | None) -> None:
+    """``nodes``: the new number of nodes, None if it does not change."""
+    if nodes is not None:
+        if cluster.is_running:
+            way = f"`pilothouse stop {cluster.name}` first"
+            if cluster.record.in_memory:
+                way = "it is in memory, and can only be created again"
+            raise UserError(f'cluster "{cluster.name}" runs, and the number of its nodes is that of its start: {way}')
+        others = [flag for flag in cluster.record.flags if not flag.startswith("--nodes=")]
+        # Written when it is ready: if it does not start, it keeps its nodes.
+        cluster.record = msgspec.structs.replace(cluster.record, flags=(*others, f"--nodes={nodes}"))
     if cluster.status == "Running" and cluster.record.started:
         print(f'cluster "{cluster.name}" runs already: {_server(cluster.record)}')
         return
@@ -515,9 +548,26 @@ def _each(
                 if not damaged:
                     raise
                 cluster = error.cluster
-            act(cluster)
+            try:
+                act(cluster)
+            except (KeyboardInterrupt, SystemExit):
+                print(f"\nInterrupted: {_left(cluster)}", file=sys.stderr)
+                raise
         worst = max(worst, code[0])
     return worst
+
+
+def _left(cluster: Cluster) -> str:
+    """The state of a cluster after the command that changes it was interrupted."""
+    try:
+        current = Clusters(cluster.directory.parent).get(cluster.name)
+    except Missing:
+        return f'cluster "{cluster.name}" is deleted'
+    except Unreadable as error:
+        return str(error)
+    if not current.is_running:
+        return f'cluster "{current.name}" does not run; {current.way_out}'
+    return f'cluster "{current.name}" {"runs" if current.record.started else "runs until its process has ended"}'
 
 
 def logs(program: str, args: Sequence[str]) -> int:

@@ -142,11 +142,20 @@ def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: 
                 return nodes_line[1] if nodes_line else "an unknown number of nodes"
             printed.append(line)
         if has_ended:
+            if process is None or process.returncode == 0:
+                _wait_removed(cluster)
             log_tail = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
             code = "" if process is None else f" with {process.returncode}"
             raise UserError(f'cluster "{cluster.name}" has not started: its process ended{code}\n{log_tail}')
         if time.monotonic() > deadline:
             raise UserError(f'cluster "{cluster.name}" was not ready after {START_SECONDS:.0f} s; see {cluster.log}')
+        time.sleep(_CHECK_SECONDS)
+
+
+def _wait_removed(cluster: Cluster) -> None:
+    """Another command has stopped the process. If it deletes the cluster, that is the error to report."""
+    deadline = time.monotonic() + _RECORD_SECONDS
+    while cluster.directory.exists() and time.monotonic() < deadline:
         time.sleep(_CHECK_SECONDS)
 
 
