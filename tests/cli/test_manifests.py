@@ -170,6 +170,15 @@ def test_address_that_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(raised.value) == f"unable to read {url}: Name or service not known"
 
 
+@cases("flag, value", {"URL": ("filename", "http://here.invalid/a.yaml"), "kustomization": ("kustomize", "here")})
+def test_a_source_without_objects(monkeypatch: pytest.MonkeyPatch, flag: str, value: str) -> None:
+    monkeypatch.setattr(sources, "_fetched", lambda _url: "# nothing\n")
+    monkeypatch.setattr(sources, "_built", lambda _directory: "")
+    values = {"filename": [], "recursive": False, "kustomize": "", flag: [value] if flag == "filename" else value}
+    with pytest.raises(UserError, match=f"manifest {value} has no objects in it"):
+        sources.manifests_of(Parsed(values, (), ()))
+
+
 async def test_default_and_enforced_namespace(env: Env) -> None:
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     other = {**document, "metadata": {"name": "a", "namespace": "default"}}

@@ -74,9 +74,14 @@ def load(path: str, *, recursive: bool = False) -> list[Manifest]:
         files = [str(file) for file in _files_in(pathlib.Path(path), recursive=recursive)]
         if not files:
             raise UserError(f"no manifests found in {path}; the names of manifests end with {', '.join(ENDINGS)}")
-    manifests = all_of(partial(_load_file, file) for file in files)
+    return not_empty(all_of(partial(_load_file, file) for file in files), path)
+
+
+def not_empty(manifests: list[Manifest], source: str) -> list[Manifest]:
+    """The manifests of a source. Raises ``UserError`` if there are none, as kubectl does: the source is most likely not
+    what was meant."""
     if not manifests:
-        raise UserError(f"manifest {path} has no objects in it")
+        raise UserError(f"manifest {source} has no objects in it")
     return manifests
 
 

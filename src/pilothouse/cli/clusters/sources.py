@@ -7,7 +7,7 @@ import urllib.request
 from functools import partial
 from pathlib import Path
 
-from pilothouse.cli.manifests import Manifest, all_of, load, manifests_in
+from pilothouse.cli.manifests import Manifest, all_of, load, manifests_in, not_empty
 from pilothouse.cli.program import UserError
 from pilothouse.machinery.flags import Parsed
 
@@ -26,12 +26,12 @@ def manifests_of(parsed: Parsed) -> list[Manifest]:
 
 def _manifests_at(path: str, *, recursive: bool) -> list[Manifest]:
     if path.startswith(("https://", "http://")):
-        return manifests_in(_fetched(path), path)
+        return not_empty(manifests_in(_fetched(path), path), path)
     return load(path, recursive=recursive)
 
 
 def _kustomized(directory: str) -> list[Manifest]:
-    return manifests_in(_built(directory), directory)
+    return not_empty(manifests_in(_built(directory), directory), directory)
 
 
 def _fetched(url: str) -> str:
