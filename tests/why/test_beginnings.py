@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from tests import custom_resources
 from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
@@ -130,6 +131,22 @@ async def test_namespace_blocked_by_a_stopped_operator(cluster: Cluster) -> None
     ], text(explanation)
     assert text(explanation).count("is not empty") == 1
     assert text(explanation).splitlines().count("Root causes:") == 1
+
+
+async def test_definition_whose_objects_have_finalizers(cluster: Cluster) -> None:
+    """The API server removes the finalizer of a definition; those of its objects hold it up."""
+    await cluster.create(custom_resources.definition("Widget"))
+    for name, finalizers in (("held", ["example.com/hold"]), ("other", [])):
+        metadata = {"name": name, "namespace": "default", "finalizers": finalizers}
+        await cluster.create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})
+    await cluster.plane.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com")
+    await asyncio.sleep(5)
+    explanation = await cluster.why("customresourcedefinitions.apiextensions.k8s.io", "widgets.example.com", "")
+    result = text(explanation)
+    cleanup = "customresourcecleanup.apiextensions.k8s.io: kube-apiserver, until all objects of the definition are gone"
+    assert f"widgets.example.com is held by the finalizer {cleanup}" in result
+    assert "widget/held of namespace default is held by the finalizer example.com/hold" in result
+    assert "widget/other" not in result
 
 
 async def test_namespace_whose_conditions_report_nothing(cluster: Cluster) -> None:

@@ -9,6 +9,8 @@ from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import View
 
+DEFINITION_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer of CustomResourceDefinitions."""
 _REMOVED_BY = {
     "foregroundDeletion": "garbage-collector-controller, until all dependents that block it are gone",
     "orphan": "garbage-collector-controller, until its dependents have no reference to it",
@@ -17,6 +19,7 @@ _REMOVED_BY = {
     "batch.kubernetes.io/job-tracking": "job-controller, until the pod is counted in the status of its Job",
     "service.kubernetes.io/load-balancer-cleanup": "service-lb-controller, until the load balancer is gone",
     "external-attacher": "the volume attacher, until the volume is detached",
+    DEFINITION_CLEANUP: "kube-apiserver, until all objects of the definition are gone",
     "resource.kubernetes.io/delete-protection": "resourceclaim-controller and scheduler, while the claim is allocated",
 }
 _WORKLOADS = ("deployments.apps", "statefulsets.apps")

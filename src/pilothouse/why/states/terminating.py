@@ -1,7 +1,7 @@
 """Objects with a deletionTimestamp that still exist."""
 
 from pilothouse.why.deletions import deletion_request
-from pilothouse.why.states.finalizers import finalizer_step
+from pilothouse.why.states.finalizers import DEFINITION_CLEANUP, finalizer_step
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -49,12 +49,36 @@ async def _without_kubelet(view: View) -> Step | None:
 
 
 async def dependents(view: View, finalizers: list[str]) -> list[Step]:
-    """The objects that a finalizer waits for: dependents that block a foreground deletion, pods that use a claim."""
+    """The objects that a finalizer waits for: dependents that block a foreground deletion, pods that use a claim, the
+    objects of a CustomResourceDefinition."""
     if "foregroundDeletion" in finalizers:
         return await _blocking_dependents(view)
     if "kubernetes.io/pvc-protection" in finalizers:
         return await _claim_users(view)
+    if DEFINITION_CLEANUP in finalizers:
+        return await _custom_objects(view)
     return []
+
+
+async def _custom_objects(view: View) -> list[Step]:
+    steps: list[Step] = []
+    condition = view.condition("Terminating")
+    if condition.get("reason") == "InstanceDeletionFailed":
+        steps.append(view.step(f"has objects that can't be deleted: {condition.get('message')}", root=STATE))
+    resource = f"{(view.spec.get('names') or {}).get('plural')}.{view.spec.get('group')}"
+    documents = await view.evidence.objects(resource, "")
+    for document in documents[:_SHOWN]:
+        metadata = document["metadata"]
+        left = view.of(resource, metadata["name"], document, namespace=metadata.get("namespace") or "")
+        found = await finalizer_steps(left) or [left.step("is still there", root=STATE)]
+        if left.reference.namespace:
+            full_name = f"{left.title} of namespace {left.reference.namespace}"
+            for step in found:
+                step.text = step.text.replace(left.title, full_name, 1)
+        steps += found
+    if len(documents) > _SHOWN:
+        steps.append(view.step(f"has {len(documents) - _SHOWN} more objects", root=STATE))
+    return steps
 
 
 async def _blocking_dependents(view: View) -> list[Step]:
