@@ -2,7 +2,7 @@
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from kubernetes import client as official
@@ -247,3 +247,21 @@ def test_models_of_the_official_client_are_manifests(pilothouse: Cluster) -> Non
     assert (created["data"], created["metadata"]["labels"]) == ({"on": "1"}, {"a": "b"})
     with pytest.raises(ValueError, match="the model has no apiVersion"):
         pilothouse.apply(official.V1ConfigMap(metadata=official.V1ObjectMeta(name="e")))
+
+
+class GeneratedModel:
+    """As those of the official client, whose types are not known to this project's type checker."""
+
+    attribute_map: ClassVar[dict[str, str]] = {"api_version": "apiVersion", "kind": "kind", "metadata": "metadata"}
+
+    def __init__(self) -> None:
+        self.api_version, self.kind, self.metadata = "v1", "ConfigMap", {"name": "generated"}
+
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self)
+
+
+def test_models_are_manifests_for_type_checkers(pilothouse: Cluster) -> None:
+    model = GeneratedModel()
+    pilothouse.create(model)
+    assert len(pilothouse.apply(model)) == len(pilothouse.apply([model])) == 1

@@ -117,6 +117,19 @@ def test_a_field_that_is_not_set_yet_is_waited_for(shared: Cluster) -> None:
     assert result is not None and result["data"] == {"a": "b"}
 
 
+def test_a_condition_without_a_return_is_mentioned(shared: Cluster) -> None:
+    def no_return(_found: object) -> None:
+        """As one that has only assertions."""
+
+    with pytest.raises(Timeout, match=r"after 0\.05 s, the condition returned None; it does not exist"):
+        shared.wait_for("v1", "ConfigMap", "absent", no_return, seconds=0.05)  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_condition_can_not_call_the_cluster(shared: Cluster) -> None:
+    with pytest.raises(RuntimeError, match=r"methods of a Cluster can't be called in a condition of wait_for"):
+        shared.wait_for("v1", "Namespace", "default", lambda _found: shared.list("v1", "Pod") == [])
+
+
 def _too_large(name: str, replicas: int = 3) -> dict[str, Any]:
     """A Deployment whose pods fit on no node."""
     document = _replica_set(name, replicas)
@@ -188,7 +201,11 @@ def test_a_manifest_may_be_text(shared: Cluster) -> None:
         "a path": ("web.yaml", ValueError, "YAML text of one object, got str"),
         "invalid YAML": ("a: [", ValueError, "line 2, column 1: "),
         "missing apiVersion": ("kind: Pod", ValueError, "the manifest has no apiVersion"),
-        "a list": ([{}], TypeError, "a manifest is a mapping, or YAML text of one object, got list"),
+        "a list": (
+            [{}],
+            TypeError,
+            "a manifest is a mapping, or YAML text of one object, got list; apply takes several",
+        ),
     },
 )
 def test_what_is_no_manifest_is_rejected(shared: Cluster, manifest: Any, error: type[Exception], words: str) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
     from pilothouse.operator import App, Settings
     from pilothouse.operator.webhook_handler import WebhookHandler
-    from pilothouse.testing.manifests import Definitions, Manifests
+    from pilothouse.testing.manifests import Definitions, Manifests, OneObject
     from pilothouse.testing.webhooks import LocalWebhooks
 
 with lazy_imports():
@@ -266,9 +266,10 @@ class AsyncCluster:
         """
         await _restore(self._snapshot, "the plane is", seconds)
 
-    async def create(self, manifest: Mapping[str, Any] | str) -> Object:
+    async def create(self, manifest: "OneObject") -> Object:
         """Create an object, in its own namespace if it has one. Returns the stored object. Unknown fields are an error,
-        as with kubectl. ``manifest`` may be YAML text of one object."""
+        as with kubectl. ``manifest`` may be YAML text of one object, or a model of
+        the ``kubernetes`` package."""
         manifest = manifests.one_object(manifest)
         kind = await self._kind(manifest["apiVersion"], manifest["kind"])
         namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
@@ -345,8 +346,7 @@ class AsyncCluster:
                     pass
         except TimeoutError:
             why = await self._explain(of, name, observed.object)
-            raised = f", the condition raised {observed.error!r}" if observed.error is not None else ""
-            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{raised}{why}") from None
+            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{observed.raised_or_none}{why}") from None
         return observed.object
 
     async def _explain(self, of: Kind[msgspec.Raw], name: str, observed: Object | None) -> str:
@@ -447,17 +447,20 @@ class _Seen:
 
     def __init__(self) -> None:
         self.object: Object | None = None
-        self.error: Exception | None = None
-        """What the condition raised for it."""
+        self.raised_or_none = ""
+        """What the condition raised for it, or that it returned nothing."""
 
     def meets(self, condition: Condition) -> bool:
         """Whether the condition is true for it."""
-        self.error = None
+        self.raised_or_none = ""
         try:
-            return condition(self.object)
+            result: bool | None = condition(self.object)
         except (LookupError, TypeError) as error:
-            self.error = error
+            self.raised_or_none = f", the condition raised {error!r}"
             return False
+        if result is None:
+            self.raised_or_none = ", the condition returned None"
+        return bool(result)
 
 
 class Served:

@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pilothouse.env.lazy import lazy_imports
 
@@ -22,9 +22,20 @@ with lazy_imports():
     from pilothouse.testing import mistakes
 
 Object = dict[str, Any]
-Manifest = Path | str | Mapping[str, Any]
-"""A file or folder, its name or YAML text, or one object. Models of the ``kubernetes`` package are objects, too; their
-types are not known here."""
+
+
+class Model(Protocol):
+    """An object of the ``kubernetes`` package, or of one that is generated as it is, for type checkers: they have this
+    method in common. Its names are Python's, so that ``attribute_map`` is used instead."""
+
+    def to_dict(self) -> Any:
+        """Its attributes."""
+
+
+OneObject = Mapping[str, Any] | str | Model
+"""An object, or YAML text of one."""
+Manifest = Path | OneObject
+"""A file or folder, its name or YAML text, or one object."""
 Manifests = Manifest | Iterable[Manifest]
 if TYPE_CHECKING:
     Definition = Manifest | CustomResource[Any]
@@ -42,7 +53,7 @@ _MAX_NAME = 4096
 DEFINITION_KIND = "CustomResourceDefinition"
 
 
-def one_object(manifest: Mapping[str, Any] | str) -> Mapping[str, Any]:
+def one_object(manifest: OneObject) -> Mapping[str, Any]:
     """A mapping as it is, YAML text of exactly one object decoded. Raises ``TypeError`` and ``ValueError``."""
     if _is_model(manifest):
         manifest = bodies.as_json(manifest)
@@ -61,7 +72,7 @@ def objects_of(manifests: Manifests) -> list[Object]:
     types, ``ValueError`` for invalid text and ``OSError`` for files that cannot be read; each with its source.
     """
     if isinstance(manifests, Path | str | Mapping) or _is_model(manifests):
-        manifests = (manifests,)  # type: ignore[assignment]  # a model, which has no type here
+        manifests = (cast("Manifest", manifests),)
     if not isinstance(manifests, Iterable):
         raise TypeError(f"manifests are paths, YAML text, mappings, or a list of them, got {type(manifests).__name__}")
     return [obj for manifest in manifests for obj in _objects(manifest)]
@@ -169,7 +180,10 @@ def _check(manifest: object, source: str) -> None:
 
 def _one_document(text: object) -> Mapping[str, Any]:
     if not isinstance(text, str):
-        raise TypeError(f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}")
+        hint = "; apply takes several" if isinstance(text, Iterable) else ""
+        raise mistakes.InvalidType(
+            f"a manifest is a mapping, or YAML text of one object, got {type(text).__name__}{hint}"
+        )
     documents = [document for document in manifest_text.documents_of(text) if document is not None]
     if len(documents) != 1 or not isinstance(documents[0], dict):
         actual = f"{len(documents)} documents" if len(documents) != 1 else type(documents[0]).__name__

@@ -33,5 +33,15 @@ class UnknownKind(Mistake, LookupError):
         return cls(f"the API server has no kind {kind!r} in {api_version}{hint}")
 
 
+class InCallback(Mistake, RuntimeError):
+    """A method of a cluster was called where the plane waits for the caller."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "methods of a Cluster can't be called in a condition of wait_for, an operator or elsewhere in the plane's "
+            "thread: a condition depends on its argument only, and an operator has its own client"
+        )
+
+
 class MissingFile(Mistake, FileNotFoundError):
     """A file that does not exist."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pilothouse.client import Client
 from pilothouse.env import Env, loops
+from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.memory import collecting_rarely, creating_permanent_objects
 from pilothouse.env.movable import MovableClock, MovableLoop
 from pilothouse.nodes import Profile
@@ -37,7 +38,10 @@ from pilothouse.testing.running import Program, ProgramUnderTest
 if TYPE_CHECKING:
     from pilothouse.client.interceptor import Rule
     from pilothouse.operator import App, Settings
-    from pilothouse.testing.manifests import Definitions, Manifests
+    from pilothouse.testing.manifests import Definitions, Manifests, OneObject
+
+with lazy_imports():
+    from pilothouse.testing import mistakes
 
 T = TypeVar("T")
 __tracebackhide__ = is_expected
@@ -129,9 +133,10 @@ class Cluster:
         Affects the whole plane: use a separate one. Raises ``Timeout``."""
         self._thread.call(self._cluster.reset())
 
-    def create(self, manifest: Mapping[str, Any] | str) -> Object:
+    def create(self, manifest: "OneObject") -> Object:
         """Create an object, in its own namespace if it has one. Returns the stored object. Unknown fields are an error,
-        as with kubectl. ``manifest`` may be YAML text of one object."""
+        as with kubectl. ``manifest`` may be YAML text of one object, or a model of
+        the ``kubernetes`` package."""
         return self._thread.call(self._cluster.create(manifest))
 
     def apply(self, manifest: "Manifests") -> Objects:
@@ -265,7 +270,9 @@ class PlaneThread:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run the coroutine on the plane's loop; its result or exception. Raises ``PlaneEnded``."""
-        assert threading.current_thread() is not self._thread, "the plane's own thread can't wait for itself"
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise mistakes.InCallback
         loop = self._loop
         if loop is None or loop.is_closed():
             coroutine.close()
