@@ -161,6 +161,16 @@ def test_data_survive_a_stop_and_a_kill(user: User) -> None:
 
     assert ", 2 nodes, " in user.run("start", "--nodes=2")
     assert "and the number of its nodes is that of its start: `pilothouse stop " in user.run("start", "-n3", code=1)
+    os.kill(user.process("pilothouse"), signal.SIGSTOP)
+    with user.begun("stop") as command:
+        while json.loads((user.state / "pilothouse" / "clusters" / "pilothouse" / "cluster.json").read_text())[
+            "started"
+        ]:
+            time.sleep(0.01)
+        command.send_signal(signal.SIGINT)
+        printed, _ = command.communicate(timeout=60)
+    os.kill(user.process("pilothouse"), signal.SIGCONT)
+    assert printed == '\nInterrupted: cluster "pilothouse" is being stopped: its process has not ended yet\n'
     user.run("stop")
     assert ", 2 nodes, " in user.run("start")
     assert yaml.safe_load(user.kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == server

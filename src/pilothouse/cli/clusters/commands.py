@@ -567,7 +567,8 @@ def _left(cluster: Cluster) -> str:
         return str(error)
     if not current.is_running:
         return f'cluster "{current.name}" does not run; {current.way_out}'
-    return f'cluster "{current.name}" {"runs" if current.record.started else "runs until its process has ended"}'
+    state = "runs" if current.record.started else "is being stopped: its process has not ended yet"
+    return f'cluster "{current.name}" {state}'
 
 
 def logs(program: str, args: Sequence[str]) -> int:
