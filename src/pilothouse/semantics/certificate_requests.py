@@ -5,7 +5,6 @@ The approver and the signer decide by these, the API server reads requests with 
 is imported when a request is read, not before.
 """
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ from pilothouse.api.certificates import CertificateSigningRequest
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.cidrs import Address, address_text
 from pilothouse.machinery.go_text import quote
+from pilothouse.machinery.pem_blocks import pem_blocks
 
 with lazy_imports():
     from cryptography import exceptions, x509
@@ -30,7 +30,6 @@ APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 _NODES, _NODE_PREFIX = ["system:nodes"], "system:node:"
 _NOT_FOR_NODES = "subject organization is not system:nodes"
 _NO_NODE = "subject common name does not begin with system:node:"
-_PEM = re.compile(rb"-----BEGIN ([^-]*)-----(.*?)-----END \1-----", re.DOTALL)
 
 
 # Conditions
@@ -71,11 +70,11 @@ class RequestedNames(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_request(pem: bytes) -> "x509.CertificateSigningRequest":
     """The first PEM block, which must be a request. Raises ``UnreadableRequest``."""
-    match = _PEM.search(pem)
-    if match is None or match[1] != b"CERTIFICATE REQUEST":
+    block = next(pem_blocks(pem), None)
+    if block is None or block.type != b"CERTIFICATE REQUEST":
         raise UnreadableRequest("PEM block type must be CERTIFICATE REQUEST")
     try:
-        return x509.load_pem_x509_csr(match[0])
+        return x509.load_pem_x509_csr(block.text)
     except (ValueError, x509.InvalidVersion) as error:
         raise UnreadableRequest(str(error)) from error
 
@@ -120,15 +119,15 @@ class UnreadableCertificate(ValueError):
 def check_certificates(pem: bytes) -> None:
     """Raise ``UnreadableCertificate`` unless it is nothing, or PEM blocks of certificates (``validateCertificate`` in
     ``pkg/apis/certificates/validation``)."""
-    blocks = list(_PEM.finditer(pem))
+    blocks = list(pem_blocks(pem))
     for block in blocks:
-        if block[1] != b"CERTIFICATE":
-            kind = block[1].decode(errors="replace")
+        if block.type != b"CERTIFICATE":
+            kind = block.type.decode(errors="replace")
             raise UnreadableCertificate(f"only CERTIFICATE PEM blocks are allowed, found {quote(kind)}")
-        if b":" in block[2]:
+        if b":" in block.body:
             raise UnreadableCertificate("no PEM block headers are permitted")
         try:
-            x509.load_pem_x509_certificate(block[0])
+            x509.load_pem_x509_certificate(block.text)
         except (ValueError, x509.InvalidVersion):
             raise UnreadableCertificate("x509: malformed certificate") from None
     if pem and not blocks:

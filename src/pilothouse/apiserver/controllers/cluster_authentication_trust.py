@@ -6,7 +6,6 @@ client. This server does not support front proxies (``requestheader-*``), and le
 """
 
 import asyncio
-import re
 
 import msgspec
 
@@ -14,6 +13,7 @@ from pilothouse.api.wire import Request, Response
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.server import ApiServer
 from pilothouse.env import Log
+from pilothouse.machinery.pem_blocks import pem_blocks
 from pilothouse.storage import Change
 
 NAMESPACE = "kube-system"
@@ -24,7 +24,6 @@ CHECK_SECONDS = 60.0
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 _KEY = f"/configmaps/{NAMESPACE}/{NAME}"
 _HEADERS = {"content-type": "application/json"}
-_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 _log = Log("apiserver")
 
@@ -71,8 +70,8 @@ class ClusterAuthenticationTrustController:
             _log.warning("Unable to write the client CA", response=written.body.decode(errors="replace"))
 
     def _data(self, stored: dict[str, str]) -> dict[str, str]:
-        blocks = _BLOCK.findall(stored.get("client-ca-file", ""))
-        missing = [block for block in _BLOCK.findall(self._authority) if block not in blocks]
+        blocks = _certificates(stored.get("client-ca-file", ""))
+        missing = [block for block in _certificates(self._authority) if block not in blocks]
         if blocks and not missing:
             return stored
         return {**stored, "client-ca-file": "".join(f"{block}\n" for block in (*blocks, *missing))}
@@ -81,3 +80,7 @@ class ClusterAuthenticationTrustController:
         return await self._transport.request(
             Request(method, path, _HEADERS, b"" if body is None else msgspec.json.encode(body))
         )
+
+
+def _certificates(text: str) -> list[str]:
+    return [block.text.decode() for block in pem_blocks(text.encode()) if block.type == b"CERTIFICATE"]

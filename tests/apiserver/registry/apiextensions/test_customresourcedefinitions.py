@@ -263,7 +263,8 @@ async def test_invalid_ca_bundle_is_not_established(api: Api) -> None:
     for bundle, detail in (
         (b"no bundle", "unable to parse bytes as PEM block"),
         (b" ", "unable to parse bytes as PEM block"),
-        (b"-----BEGIN X-----\nAAAA\n-----END X-----\n", "unable to parse bytes as PEM block"),
+        (b"-----BEGIN X-----\nAAAA\n-----END X-----\n", "no valid certificate authority data seen"),
+        (b"-----BEGIN X-----\nAAAA\n-----END X-----\n\n", "unable to parse bytes as PEM block"),
         (b"-----BEGIN X-----\nAAAA\n-----END X-----", "no valid certificate authority data seen"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "failed to parse certificate: "),
     ):

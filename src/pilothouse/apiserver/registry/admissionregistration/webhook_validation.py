@@ -4,7 +4,6 @@ After kubernetes' ``pkg/apis/admissionregistration/validation/validation.go`` (v
 """
 
 import base64
-import re
 from urllib.parse import urlsplit
 
 from pilothouse.apiserver.field_errors import ErrorList, invalid, not_supported, of_named_type, repeated, required
@@ -19,13 +18,13 @@ from pilothouse.apiserver.registry.admissionregistration.rules import (
 from pilothouse.apiserver.registry.generic.meta_validation import validate_label_selector
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.names import dns_1035_label_errors, dns_subdomain_errors
+from pilothouse.machinery.pem_blocks import pem_blocks
 
 with lazy_imports():
     from cryptography import x509
 
 
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
-_PEM_BLOCK = re.compile(rb"-----BEGIN ([^-\r\n]+)-----\s(.*?)-----END \1-----", re.DOTALL)
 
 
 def validate_webhook(webhook: Object, name: str, path: str) -> ErrorList:
@@ -144,19 +143,18 @@ def validate_ca_bundle(bundle: str, path: str) -> ErrorList:
 
 
 def _ca_bundle_error(data: bytes) -> str:
-    blocks = list(_PEM_BLOCK.finditer(data))
+    blocks = list(pem_blocks(data))
     first_error = ""
     for block in blocks:
-        block_type, body = block.groups()
-        if block_type != b"CERTIFICATE" or b":" in body:
+        if block.type != b"CERTIFICATE" or b":" in block.body:
             continue
         try:
-            x509.load_der_x509_certificate(base64.b64decode(body))
+            x509.load_der_x509_certificate(base64.b64decode(block.body))
         except ValueError as error:
             first_error = first_error or f"failed to parse certificate: {error}"
         else:
             return ""
-    remaining = data[blocks[-1].end() :] if blocks else data
+    remaining = data[blocks[-1].end :] if blocks else data
     return first_error or (
         "unable to parse bytes as PEM block" if remaining else "no valid certificate authority data seen"
     )

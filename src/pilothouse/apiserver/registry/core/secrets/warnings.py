@@ -6,17 +6,15 @@ After ``warningsForSecret`` in kubernetes' ``pkg/registry/core/secret/strategy.g
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 
 from pilothouse.apiserver.objects import Object
 from pilothouse.env.lazy import lazy_imports
+from pilothouse.machinery.pem_blocks import pem_blocks
 
 with lazy_imports():
     from cryptography import exceptions, x509
     from cryptography.hazmat.primitives import serialization
-
-_BLOCK = re.compile(rb"^-----BEGIN ([^\r\n]*?)-----\s(.*?)^-----END \1-----", re.DOTALL | re.MULTILINE)
 
 
 def warnings_for_secret(obj: Object) -> Iterator[str]:
@@ -63,10 +61,10 @@ def _blocks(text: bytes, wanted: str) -> tuple[list[bytes], list[str]]:
     """The content of the PEM blocks whose type ends with ``wanted``, and the types of all others."""
     blocks: list[bytes] = []
     others: list[str] = []
-    for match in _BLOCK.finditer(text):
-        kind = match[1].decode(errors="replace")
+    for block in pem_blocks(text):
+        kind = block.type.decode(errors="replace")
         try:
-            content = base64.b64decode(b"".join(match[2].split()), validate=True)
+            content = base64.b64decode(b"".join(block.body.split()), validate=True)
         except binascii.Error:
             continue  # no PEM block
         if kind == wanted or (wanted == "PRIVATE KEY" and kind.endswith(f" {wanted}")):
