@@ -31,6 +31,7 @@ def test_schedules(text: str) -> None:
         ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
         ("a * * * *", 'failed to parse int from a: strconv.Atoi: parsing "a": invalid syntax'),
         ("@often", "unrecognized descriptor: @often"),
+        ("1,2," * 1_023 + " * * * *", "the schedule is longer than 4096 characters"),
     ],
 )
 def test_invalid_schedules(text: str, message: str) -> None:

@@ -32,6 +32,9 @@ _DESCRIPTORS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+_MAX_LENGTH = 4096
+"""The maximum length of a schedule in characters, which Go's parser does not have. One that lists every value of every
+field has 400; one of a megabyte would take a second with each sync of its CronJob."""
 _YEARS = 5
 """How far ahead the next time is searched."""
 _MINUTE, _HOUR = datetime.timedelta(minutes=1), datetime.timedelta(hours=1)
@@ -58,6 +61,8 @@ def parse_schedule(text: str, zone: datetime.tzinfo = datetime.UTC) -> Schedule:
 
     Raises ``CronError``.
     """
+    if len(text) > _MAX_LENGTH:
+        raise CronError(f"the schedule is longer than {_MAX_LENGTH} characters")
     if text.startswith(("TZ=", "CRON_TZ=")):
         name, separator, text = text.partition("=")[2].partition(" ")
         if not separator:

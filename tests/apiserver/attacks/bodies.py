@@ -1,5 +1,6 @@
 """Attacks through request bodies."""
 
+import base64
 import itertools
 import json
 import time
@@ -220,6 +221,28 @@ def _many_variables(plane: AttackedPlane) -> None:
         assert plane.as_user("POST", POLICIES, {"metadata": {"name": f"many-{count}"}, "spec": spec}).status == 422
 
 
+def _blocks_without_end(plane: AttackedPlane) -> None:
+    """PEM without an END, in requests of users who may write Secrets or requests for certificates."""
+    data = base64.b64encode(b"-----BEGIN a-----\n" * 40_000).decode()
+    secret = {"metadata": {"name": "pem"}, "type": "kubernetes.io/tls", "data": {"tls.crt": data, "tls.key": ""}}
+    assert plane.as_user("POST", "/api/v1/namespaces/default/secrets", secret).status == 201
+    spec = {"request": data, "signerName": "example.com/a", "usages": ["any"]}
+    signing = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    assert plane.as_user("POST", signing, {"metadata": {"name": "pem"}, "spec": spec}).status == 422
+
+
+def _long_schedules(plane: AttackedPlane) -> None:
+    """Schedules are parsed with each sync of a CronJob."""
+    pod_spec = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
+    spec = {
+        "schedule": ",".join(["*/1"] * 200_000) + " * * * *",
+        "jobTemplate": {"spec": {"template": {"spec": pod_spec}}},
+    }
+    for number in range(3):
+        cron_job = {"metadata": {"name": f"long-{number}"}, "spec": spec}
+        assert plane.as_user("POST", "/apis/batch/v1/namespaces/default/cronjobs", cron_job).status == 422
+
+
 ATTACKS = [
     Attack("JSON nested 100,000 deep", _deep_json),
     Attack("three times three megabytes of flat YAML", _flat_yaml),
@@ -236,4 +259,6 @@ ATTACKS = [
     Attack("match conditions of 90,000 characters", _long_match_conditions),
     Attack("rules of 90,000 characters", _long_rules),
     Attack("policies of 12,000 variables", _many_variables),
+    Attack("PEM blocks without an end", _blocks_without_end),
+    Attack("schedules of 200,000 items", _long_schedules),
 ]
