@@ -2,16 +2,18 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 from tests.conformance.stores import PlainCodec, PlainKeys, put, remove
 from tests.etcd import Etcd, shared_etcd
 
 from pilothouse.env import Env
-from pilothouse.storage import CommitFailed
+from pilothouse.storage import CommitFailed, Staged
 from pilothouse.storage.etcd import messages
 from pilothouse.storage.etcd.client import EtcdClient, EtcdError
 from pilothouse.storage.etcd.options import EtcdOptions
+from pilothouse.storage.etcd.routed import RoutedStore
 from pilothouse.storage.etcd.store import EtcdStore
 from pilothouse.storage.etcd.transactions import KnownPair, OwnEvent
 
@@ -144,6 +146,33 @@ async def test_failed_task_is_logged(
         await asyncio.sleep(0.1)
         assert "A task of the store has failed; restart this server" in caplog.text
         assert store.is_reachable == (work != "_follow")
+    finally:
+        await store.close()
+
+
+async def test_failed_write_to_another_etcd_is_logged(
+    env: Env, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A hook has staged it, in the way in which a pod is charged to a quota: the pod is stored."""
+    stores = opened(env, shared_etcd().root()), opened(env, shared_etcd().root())
+    store = RoutedStore(stores, lambda resource: int(resource == "/resourcequotas/"))
+
+    def charge(_staged: Staged) -> None:
+        store.stage(QUOTA, b"usage@%d".__mod__)
+
+    store.follow_staged("/pods/", charge)
+
+    async def fail(*_arguments: Any, **_options: Any) -> None:
+        raise EtcdError("Unavailable", "out of order")
+
+    try:
+        await put(store, POD)
+        assert store.get(QUOTA) is not None
+        assert not caplog.records
+        monkeypatch.setattr(stores[1].client, "txn", fail)
+        await put(store, "/pods/d/b")
+        assert "A write to another etcd has failed" in caplog.text
+        assert store.get("/pods/d/b") is not None
     finally:
         await store.close()
 

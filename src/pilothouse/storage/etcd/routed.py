@@ -12,11 +12,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from pilothouse.env import Log
 from pilothouse.storage.etcd.codecs import Keys
 from pilothouse.storage.etcd.store import EtcdStore
 from pilothouse.storage.records import Page, Record, Staged
 from pilothouse.storage.store import Changes, Hooks, Marks, OnRequest, Store
 from pilothouse.storage.watchers import CAPACITY, Watcher, resource_end
+
+_log = Log("etcd")
 
 LocationOf = Callable[[str], int]
 """The index of the store of a resource, by its prefix (``apps/deployments/``); 0 is the default store."""
@@ -169,12 +172,14 @@ class RoutedStore(Store):
         return self.store_for(key).stage(key, make, expected=expected, last=last)
 
     async def commit(self, staged: Staged) -> None:
-        """As every store. Writes that were staged with it in other stores are decided, too, when this returns."""
+        """As every store. Then the writes that were staged with it in other stores are committed. Their errors are only
+        logged: this one is stored."""
         store = self.store_for(staged.resource)
         await store.commit(staged)
         for other in self._stores:
-            if other is not store and other.has_staged:
-                await other.flush()
+            if other is not store:
+                for error in await other.commit_staged():
+                    _log.error("A write to another etcd has failed", after=staged.change.key, error=error)
 
     async def flush(self) -> None:
         """As every store."""

@@ -236,7 +236,6 @@ class EtcdStore(Store):
         if self._closed:
             raise StoreClosed("the store is closed")
         transaction = self._transaction_of[staged]
-        self.start()
         sent = self._send_all()
         assert transaction.task is not None, "everything that is staged is sent"
         failure = await asyncio.shield(transaction.task)
@@ -373,10 +372,12 @@ class EtcdStore(Store):
         if tasks:
             await asyncio.wait(tasks)
 
-    @property
-    def has_staged(self) -> bool:
-        """Whether there are staged writes that nobody has committed."""
-        return bool(self._queue)
+    async def commit_staged(self) -> list[StoreError]:
+        """Commit the staged writes that nobody has committed; returns their errors, once they are decided."""
+        sent = self._send_all()
+        if sent:
+            await asyncio.wait(sent)
+        return [error for task in sent if (error := task.result()) is not None]
 
     async def wait_until_decided(self, key: str) -> None:
         """Return when the staged writes of the key are decided."""
@@ -392,6 +393,7 @@ class EtcdStore(Store):
 
     def _send_all(self) -> "list[asyncio.Task[StoreError | None]]":
         """Start to commit the staged writes."""
+        self.start()
         loop = asyncio.get_running_loop()
         queue, self._queue = self._queue, []
         sent: list[asyncio.Task[StoreError | None]] = []
@@ -726,7 +728,6 @@ class EtcdStore(Store):
         if self._closed:
             return
         if self._transaction_of:
-            self.start()
             await self.flush()
         await super().close()
         await self._progress_requester.close()
