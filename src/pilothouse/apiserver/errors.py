@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.field_errors import FieldError
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.machinery.go_text import quote
@@ -262,6 +263,18 @@ def _limited(errors: "list[FieldError]") -> "tuple[list[FieldError], int]":
         if size > MAX_ERROR_BYTES and position:
             return errors[:position], len(errors) - position
     return errors, 0
+
+
+def changed_kind(obj: dict[str, Any], kind: str, api_version: str) -> StatusError:
+    """422, about a custom object with another kind or version than that of the request."""
+    actual_kind, actual_version = obj.get("kind") or kind, obj.get("apiVersion") or api_version
+    all_errors = [
+        field_errors.invalid(field, actual, f"must be {expected}")
+        for field, actual, expected in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
+        if actual != expected
+    ]
+    name = (obj.get("metadata") or {}).get("name") or ""
+    return invalid(actual_version.rpartition("/")[0], actual_kind, name, all_errors)
 
 
 def invalid(group: str, kind: str, name: str, errors: Iterable["FieldError"]) -> StatusError:

@@ -562,6 +562,18 @@ async def test_webhook_calls_are_counted_and_excluded_from_sli_latency(api: Api)
         assert f"apiserver_admission_{line}\n" in page, line
 
 
+async def test_custom_object_keeps_its_kind(api: Api) -> None:
+    await api.create(DEFINITIONS, definition("Foo"))
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["*"], "resources": ["foos"]}
+    await api.create(MUTATING, configuration(webhook(rules=[rule])))
+    operation = {"op": "replace", "path": "/kind", "value": "Bar"}
+    Hooks(api, lambda _name, _request: patch(operation))
+    foo = {"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "f"}}
+    answer = await api.post("/apis/example.com/v1/namespaces/default/foos", foo)
+    assert answer.status == 422
+    assert answer.message == 'Bar.example.com "f" is invalid: kind: Invalid value: "Bar": must be Foo'
+
+
 async def test_large_objects_are_patched_in_the_worker(api: Api) -> None:
     Hooks(api, lambda _name, _request: patch({"op": "add", "path": "/data/a", "value": "b"}))
     await api.create(MUTATING, configuration(webhook()))

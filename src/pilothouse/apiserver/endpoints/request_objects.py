@@ -227,13 +227,7 @@ def check_patched_kind(
     if actual_kind == kind and actual_version == api_version:
         return
     if info.custom is not None and kind == info.kind:
-        all_errors = [
-            field_errors.invalid(field, actual, f"must be {expected}")
-            for field, actual, expected in (("kind", actual_kind, kind), ("apiVersion", actual_version, api_version))
-            if actual != expected
-        ]
-        name = (obj.get("metadata") or {}).get("name") or ""
-        raise errors.invalid(actual_version.rpartition("/")[0], actual_kind, name, all_errors)
+        raise errors.changed_kind(obj, kind, api_version)
     known_kinds = _known_kinds()
     if actual_kind != kind or (actual_version, actual_kind) not in known_kinds:
         text = msgspec.json.encode(obj).decode() if format_patched is None else format_patched()

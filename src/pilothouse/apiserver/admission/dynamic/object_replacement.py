@@ -71,6 +71,8 @@ def _decoded(mutated: Any, kind: str, api_version: str, custom: Any, *, strict: 
         if strict and not mutated.get("kind"):
             text = compact_json(msgspec.json.decode(msgspec.json.encode(mutated)), in_order=True)
             raise errors.internal(f"Object 'Kind' is missing in '{text}'")
+        if (mutated.get("kind") or kind, mutated.get("apiVersion") or api_version) != (kind, api_version):
+            raise errors.changed_kind(mutated, kind, api_version)
         try:
             custom.prune(mutated)
         except DecodeError as error:
