@@ -14,7 +14,7 @@ from pilothouse.simulate.jobs import Job
 from pilothouse.simulate.outputs.replay import Replay
 from pilothouse.simulate.outputs.text import failure_lines, run_lines, search_lines
 from pilothouse.simulate.result import Result
-from pilothouse.simulate.run import check_parts, run
+from pilothouse.simulate.run import check_parts, run, validate
 from pilothouse.simulate.scenario import ScenarioError, load
 from pilothouse.simulate.search import ShrunkFailure
 
@@ -371,7 +371,7 @@ def test_a_cluster_that_is_never_quiet_fails(tmp_path: Path) -> None:
 
 
 def test_a_rejected_manifest_is_an_error_of_the_scenario(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"spec.objects: Deployment web: .*unknown field"):
+    with pytest.raises(ScenarioError, match=r"s.yaml:7: spec.objects\[0\]: Deployment web: .*unknown field"):
         result(tmp_path, WEB.replace("replicas: 3", "replica: 3"))
 
 
@@ -397,10 +397,12 @@ def test_all_rejected_manifests_are_named(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as raised:
         result(tmp_path, head)
     lines = str(raised.value).splitlines()
-    assert [line.partition("spec.objects: ")[2].rpartition("/")[2].partition(": ")[0] for line in lines] == [
+    assert [line.partition("spec.objects: ")[2].rpartition("/")[2].partition(": ")[0] for line in lines[:-1]] == [
         "all.yaml:1 (document 1)", "all.yaml:9 (document 3)", "all.yaml:14 (document 4)",
-        'no matches for kind "Confgmap" in version "v1"; did you mean ConfigMap?',
     ]  # fmt: skip
+    assert lines[-1].endswith(
+        's.yaml:5: spec.objects[1]: no matches for kind "Confgmap" in version "v1"; did you mean ConfigMap?'
+    )
     applied = "  timeline: [{at: 10s, apply: all.yaml}]\n  until: {time: 1m}\n"
     message = failure(tmp_path, applied)
     assert message.count("/all.yaml:") == 3
@@ -766,3 +768,65 @@ def test_the_work_of_cronjobs_does_not_count_as_activity(tmp_path: Path) -> None
     assert run_result.failure is None
     assert 300.0 < run_result.measures["time until quiet"] < 330.0
     assert run_result.seconds == pytest.approx(30.0 + run_result.measures["time until quiet"] + 180.0, abs=1.0)
+
+
+def test_writers_of_a_budget_exist(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(HEAD + WEB + "  expect: {budgets: [{writes: {max: 1, by: scheduller}}]}\n", encoding="utf-8")
+    message = r's.yaml:\d+: spec.expect.budgets\[0\]: writes.by is one of manager, .*, got "scheduller"'
+    with pytest.raises(ScenarioError, match=message):
+        validate(load(str(path)))
+    path.write_text(path.read_text().replace("scheduller", "scheduler"), encoding="utf-8")
+    validate(load(str(path)))
+
+
+@cases(
+    "spec, expected",
+    {
+        "of an action": (
+            "  timeline: [{at: 1m, apiServer: {failWrites: refused, resource: deployment, for: 1m}}]\n",
+            r's.yaml:\d+: spec.timeline\[0\]: the cluster has no resource "deployment"; did you mean deployments?',
+        ),
+        "of random faults": (
+            "  faults: {count: 1, within: 1m, resources: [pod]}\n",
+            r's.yaml:\d+: spec.faults: the cluster has no resource "pod"; did you mean pods?',
+        ),
+        "of an action without resources": (
+            "  timeline: [{at: 1m, apiServer: {slow: 1s, resource: deployments, for: 1m}}]\n",
+            "resource is for failWrites, dropWatches, slowWatches and holdWatches",
+        ),
+        "a probability": (
+            "  timeline: [{at: 1m, apiServer: {slow: 1s, probability: 0.5, for: 1m}}]\n",
+            "probability is for failWrites and failReads",
+        ),
+        "a feature gate": (
+            "  cluster: {featureGates: {Foo: true}}\n",
+            r"s.yaml:\d+: spec.cluster.featureGates: unrecognized feature gate: Foo",
+        ),
+        "an inline object": (
+            "  objects:\n  - {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n"
+            "  - {apiVersion: v1, kind: Pod, metadata: {name: c}, spec: {container: []}}\n",
+            r's.yaml:7: spec.objects\[1\]: Pod c: .*unknown field "spec.container"',
+        ),
+    },
+)
+def test_names_without_an_effect_are_errors(tmp_path: Path, spec: str, expected: str) -> None:
+    with pytest.raises(ScenarioError, match=expected):
+        result(tmp_path, (spec if spec.startswith("  objects") else WEB[1:] + spec))
+
+
+def test_an_unknown_field_of_a_patch_is_an_error(tmp_path: Path) -> None:
+    spec = WEB + "  timeline: [{at: 1m, patch: {deployment: web, merge: {spec: {replicaz: 5}}}}]\n"
+    assert 'unknown field "spec.replicaz"' in failure(tmp_path, spec)
+
+
+def test_a_key_without_its_namespace(tmp_path: Path) -> None:
+    cel = "objects.deployments['%s'].status.replicas == 1"
+    for key, hint in (("web", "there is one in default: deployments['default/web']"), ("x", "NAMESPACE/NAME")):
+        rule = f'  expect: {{eventually: [{{within: 1m, cel: "{cel % key}"}}]}}\n'
+        assert hint in failure(tmp_path, WEB + rule)
+
+
+def test_writes_are_the_same_in_all_places(tmp_path: Path) -> None:
+    run_result = result(tmp_path, _CLAIMING)
+    assert run_result.writes == run_result.measures["writes"]

@@ -14,7 +14,7 @@ import msgspec
 
 from pilothouse.sim import Origin, Simulation
 from pilothouse.sim.invariants import Invariant
-from pilothouse.simulate.expressions import Expression, ExpressionError, Value
+from pilothouse.simulate.expressions import Expression, ExpressionError, Value, check_resource
 from pilothouse.simulate.objects import ObservedObjects
 from pilothouse.simulate.result import ExpectationOutcome, ExpectationResult, Failure, FailureKind
 from pilothouse.simulate.scenario import Scenario, ScenarioError
@@ -106,6 +106,8 @@ class Expectations(Invariant):
         self._simulation: Simulation | None = None
         self._objects: ObservedObjects | None = None
         self._began = 0.0
+        self._names: list[str] = []
+        """The resources of the cluster, and those of CRDs that the scenario creates."""
         self._by_prefix: dict[str, list[tuple[str, CompiledRule]]] = {}
         self._waiting: dict[str, list[tuple[str, Expression, Callable[[], object]]]] = {}
         self._evaluated: set[str] = set()
@@ -136,7 +138,7 @@ class Expectations(Invariant):
         self._simulation = simulation
         self._objects = ObservedObjects(simulation.store, simulation.plane.server.core.table)
         self._began = simulation.env.monotonic()
-        names = [*self._objects.names, *defined]
+        self._names = names = [*self._objects.names, *defined]
         expressions = [(rule.path, rule.expression) for rule in self._compiled.rules]
         expressions += [
             (f"spec.timeline[{number}].when", condition) for number, condition in self._compiled.whens.items()
@@ -154,6 +156,13 @@ class Expectations(Invariant):
                     self._by_prefix.setdefault(self._objects.prefix_of(name), []).append((name, rule))
                 self._evaluate_always(rule, None)
         self.start_entry("", self._began, self.true_expectations(""))
+
+    def check_resource(self, path: str, name: str) -> None:
+        """Raises ``ScenarioError`` if the cluster has no such resource."""
+        try:
+            check_resource(name, self._names)
+        except ExpressionError as error:
+            raise ScenarioError(f"{self._scenario.where(path)}: {error}") from None
 
     def true_expectations(self, after: str) -> frozenset[str]:
         """The paths of ``eventually`` expectations after this entry that are true now."""
@@ -439,14 +448,16 @@ class Expectations(Invariant):
         """The error of the value. For an object that does not exist, also the objects of its name in other
         namespaces: the namespace is often forgotten."""
         _error, _colon, missing = value.error.partition(f"{NO_KEY}: ")
-        _namespace, slash, name = missing.partition("/")
-        if not slash or not value.is_missing:
+        name = missing.rpartition("/")[2]
+        if not value.is_missing:
             return _detail(value)
         for resource, keys in rule.expression.reads.resources.items():
             objects = self._observed_objects.of(resource)
             if keys is None or missing not in keys or missing in objects:
                 continue
             elsewhere = sorted(key for key in objects if key.partition("/")[2] == name)[:_NAMESPACES_NAMED]
+            if not elsewhere and "/" not in missing and any("/" in key for key in objects):
+                return f"{_detail(value)}; the keys of {resource} are NAMESPACE/NAME"
             if elsewhere:
                 namespaces = ", ".join(key.partition("/")[0] for key in elsewhere)
                 return f"{_detail(value)}; there is one in {namespaces}: {resource}['{elsewhere[0]}']"

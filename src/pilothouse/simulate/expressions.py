@@ -120,10 +120,15 @@ class Expression:
     def check_names(self, names: list[str]) -> None:
         """Raises ``ExpressionError`` for resources that are not in ``names``."""
         for name in (*self.reads.resources, *((self.for_each,) if self.for_each else ())):
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise ExpressionError(f'the cluster has no resource "{name}"{hint}')
+            check_resource(name, names)
+
+
+def check_resource(name: str, names: list[str]) -> None:
+    """Raises ``ExpressionError`` for a resource that is not in ``names``."""
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ExpressionError(f'the cluster has no resource "{name}"{hint}')
 
 
 def _reads(root: Node) -> dict[str, frozenset[str] | None]:

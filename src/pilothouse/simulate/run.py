@@ -42,6 +42,8 @@ def _drawn(scenario: Scenario, seed: int) -> tuple[drawn.Drawn, ...]:
     return drawn.draw(scenario.spec.faults, seed, nodes, program=bool(scenario.program))
 
 
+_WRITERS = ("manager", "scheduler", "nodes", "user", "server")
+"""The values of ``writes.by``, besides the name of the program."""
 _CLAIMS_NAMED = 5
 """Maximum number of named claims without a volume."""
 
@@ -80,16 +82,24 @@ def run(
 
 
 def validate(scenario: Scenario) -> None:
-    """Compile the expressions, look up the invariants and load the program. Raises ``ScenarioError``."""
+    """Compile the expressions, look up the invariants and the writers, and load the program. Raises
+    ``ScenarioError``."""
     compile_all(scenario)
+    writers = [*_WRITERS]
     if scenario.program:
         try:
-            programs.load(scenario.program)
+            writers.append(programs.load(scenario.program).name)
         except ScenarioError:
             raise
         except Exception as error:
             text = "".join(traceback.format_exception(error)).rstrip()
             raise ScenarioError(f"{scenario.program}: the program can't be loaded:\n{text}") from error
+    for number, budget in enumerate(scenario.spec.expect.budgets):
+        if budget.writes is not None and budget.writes.by not in ("", *writers):
+            path = f"spec.expect.budgets[{number}]"
+            raise ScenarioError(
+                f'{scenario.where(path)}: writes.by is one of {", ".join(writers)}, got "{budget.writes.by}"'
+            )
     for number, name in enumerate(scenario.spec.expect.invariants):
         try:
             named_invariants.create(name)
@@ -230,6 +240,7 @@ class _Run:
             if entry.name and number not in self._entries
         ]
         self._expectations.begin(simulation, _defined(scenario), left_out=left_out)
+        self._check_fault_resources()
         async with TaskGroup("scenario") as group:
             timeline.start(group, self._entries, self._faults)
             await self._until_end(simulation, timeline)
@@ -242,14 +253,29 @@ class _Run:
             if failure is not None:
                 self._fail(failure)
 
+    def _check_fault_resources(self) -> None:
+        """Faults of a resource that does not exist would have no effect."""
+        spec = self._scenario.spec
+        names = [
+            (f"spec.timeline[{number}]", entry.api_server.resource)
+            for number, entry in enumerate(spec.timeline)
+            if entry.api_server is not None
+        ]
+        names += [("spec.faults", name) for name in (spec.faults.resources if spec.faults is not None else ())]
+        for path, name in names:
+            if name:
+                self._expectations.check_resource(path, name)
+
     async def _apply(self, timeline: Timeline) -> None:
         scenario = self._scenario
         try:
             await timeline.actions.administrator.apply(scenario.objects)
         except ObjectsRejected as rejected:
-            messages = rejected.messages(lambda document: scenario.position_of(scenario.spec.objects, document))
+            # That more were rejected has no place.
+            texts = rejected.messages(scenario.object_position)
+            general = f"{scenario.source}: spec.objects: "
             raise ScenarioError(
-                "\n".join(f"{scenario.source}: spec.objects: {text}" for text in messages)
+                "\n".join(text if text.startswith(scenario.source) else general + text for text in texts)
             ) from rejected
         except (ActionError, TimeoutError) as error:
             raise ScenarioError(f"{scenario.source}: spec.objects: {error}") from error
@@ -345,7 +371,8 @@ class _Run:
             scenario=self._scenario.name,
             seed=self._seed,
             failure=self._failure,
-            writes=log.writes,
+            # Those of the measures and budgets: while a run is ended, programs may write on.
+            writes=round(self._measures.get("writes", log.writes)),
             digest=log.digest,
             seconds=self._ended,
             cpu=cpu,

@@ -169,7 +169,16 @@ class Administrator:
         """Raises ``ActionError``."""
         kind, namespace, name = await self._located(target)
         try:
-            await self.client.patch(kind, name, patch, namespace, subresource=subresource, field_manager=FIELD_MANAGER)
+            # kubectl would only warn of an unknown field; here nobody would notice that it has no effect.
+            await self.client.patch(
+                kind,
+                name,
+                patch,
+                namespace,
+                subresource=subresource,
+                field_manager=FIELD_MANAGER,
+                field_validation="Strict",
+            )
         except ApiError as error:
             hint = await self._elsewhere(error, kind, name, namespace)
             raise ActionError(f"{target}: {error}{hint}") from error

@@ -327,8 +327,12 @@ class ApiServerFault(_Strict, frozen=True, kw_only=True):
         if len(names) != 1:
             raise ValueError(
                 "one effect: slow, lag, failWrites, failReads, dropWatches, slowWatches, holdWatches or compact; "
-                f"got {len(names)}"
+                f"got {len(names) or 'none'}"
             )
+        if self.resource and names[0] in ("slow", "lag", "fail_reads", "compact"):
+            raise ValueError("resource is for failWrites, dropWatches, slowWatches and holdWatches")
+        if self.probability != 1 and names[0] not in ("fail_writes", "fail_reads"):
+            raise ValueError("probability is for failWrites and failReads")
         instant = names[0] in ("drop_watches", "compact")
         if instant == (self.for_ is not None):
             raise ValueError(

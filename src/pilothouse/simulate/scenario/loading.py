@@ -18,7 +18,7 @@ from pilothouse.machinery.times import TimeError, format_time, parse_time
 from pilothouse.simulate.scenario import actions, positions, scalars, schema
 from pilothouse.simulate.scenario.errors import ScenarioError, located, positioned, shown_path
 from pilothouse.simulate.scenario.files import FileError, check_regular, text_of
-from pilothouse.simulate.scenario.objects import ObjectsError, objects_of, position_of, shortened
+from pilothouse.simulate.scenario.objects import ObjectsError, is_same_object, objects_of, position_of, shortened
 from pilothouse.simulate.scenario.positions import Positions, Step
 from pilothouse.simulate.scenario.schema import ScenarioFile, Spec
 
@@ -57,6 +57,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def where(self, path: str) -> str:
         """``FILE:LINE: PATH``, for messages."""
         return f"{self.source}:{self.lines.get(path, 1)}: {path}"
+
+    def object_position(self, document: dict[str, Any]) -> str:
+        """``FILE:LINE: PATH: `` of an initial object, for messages; of one from a manifest also its place there."""
+        for number, entry in enumerate(self.spec.objects):
+            if isinstance(entry, dict) and is_same_object(entry, document):
+                return f"{self.where(f'spec.objects[{number}]')}: "
+        return f"{self.source}: spec.objects: {self.position_of(self.spec.objects, document)}"
 
     def position_of(self, entries: Sequence[Any], document: dict[str, Any]) -> str:
         """``FILE:LINE: `` of an object from a manifest, for messages, else empty."""
@@ -278,9 +285,13 @@ class _Loader:
         words = [f"--{name}={_flag_text(value)}" for name, value in manager.flags.items()]
         words.append(f"--controllers={','.join(manager.controllers)}")
         words.append(f"--leader-elect={str(manager.leader_elect).lower()}")
-        words += [f"--feature-gates={name}={value}" for name, value in self._spec.cluster.feature_gates.items()]
+        gates = [f"--feature-gates={name}={value}" for name, value in self._spec.cluster.feature_gates.items()]
         try:
-            options = manager_flags.options_from(flags.parse(words), DESCRIPTORS)
+            manager_flags.options_from(flags.parse(gates), DESCRIPTORS)
+        except FlagError as error:
+            raise self._error(("spec", "cluster", "featureGates"), str(error)) from None
+        try:
+            options = manager_flags.options_from(flags.parse([*words, *gates]), DESCRIPTORS)
         except FlagError as error:
             raise self._error((*path, "flags"), str(error)) from None
         # A process that is killed does not release its lease; one that exits normally does.
@@ -321,6 +332,8 @@ class _Loader:
     def _lines(self) -> Iterator[tuple[str, int]]:
         expect = self._spec.expect
         paths: list[tuple[Step, ...]] = [("spec", "timeline", number) for number in range(len(self._spec.timeline))]
+        paths += [("spec", "objects", number) for number in range(len(self._spec.objects))]
+        paths += [("spec", "faults")] if self._spec.faults is not None else []
         paths += [("spec", "timeline", number, "when") for number in range(len(self._spec.timeline))]
         for field, rules in (("always", expect.always), ("eventually", expect.eventually), ("atEnd", expect.at_end)):
             paths += [("spec", "expect", field, number) for number in range(len(rules))]

@@ -53,9 +53,14 @@ def position_of(entries: Sequence[str | Object], folder: Path, wanted: Object) -
         except ObjectsError:
             continue  # the file has changed since it was loaded
         for obj, position in objects_with_positions:
-            if _identity(obj) == _identity(wanted):
+            if is_same_object(obj, wanted):
                 return position
     return ""
+
+
+def is_same_object(one: Object, other: Object) -> bool:
+    """Whether two manifests are of the same object."""
+    return "metadata" in one and _identity(one) == _identity(other)
 
 
 def _identity(obj: Object) -> tuple[Any, ...]:

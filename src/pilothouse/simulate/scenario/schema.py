@@ -273,7 +273,7 @@ class Limit(_Strict, frozen=True, kw_only=True):
     max: int
     """The maximum."""
     by: str = ""
-    """For writes: only those of a program: manager, scheduler, nodes, user."""
+    """For writes: only those of a program: manager, scheduler, nodes, user, server, or the name of the operator."""
 
 
 class Budget(_Strict, frozen=True, kw_only=True):
