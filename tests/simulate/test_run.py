@@ -154,7 +154,7 @@ def failure(folder: Path, spec: str, seed: int = 0) -> str:
         ),
         "a budget of a workload in another namespace": (
             "  expect: {budgets: [{workload: deployment/web, namespace: shop, timeToReady: {p50: 1h}}]}\n",
-            "budget timeToReady deployment/web: no such workload in namespace shop: deployment/web; "
+            "budget timeToReady deployment/web in shop: no such workload in namespace shop: deployment/web; "
             "there is one in default: `namespace: default`",
         ),
         "a budget of a Job that existed": (
@@ -818,6 +818,14 @@ def test_names_without_an_effect_are_errors(tmp_path: Path, spec: str, expected:
 def test_an_unknown_field_of_a_patch_is_an_error(tmp_path: Path) -> None:
     spec = WEB + "  timeline: [{at: 1m, patch: {deployment: web, merge: {spec: {replicaz: 5}}}}]\n"
     assert 'unknown field "spec.replicaz"' in failure(tmp_path, spec)
+
+
+def test_workloads_of_other_namespaces_are_named_with_theirs(tmp_path: Path) -> None:
+    spec = WEB.replace("metadata: {name: web}", "metadata: {name: web, namespace: web}")
+    budget = "{workload: deployment/web, namespace: web, maxUnavailable: 1}"
+    run_result = result(tmp_path, spec + f"  expect: {{budgets: [{budget}]}}\n")
+    assert "maxUnavailable deployment/web in web" in run_result.measures
+    assert run_result.budgets[0].name == "maxUnavailable deployment/web in web"
 
 
 def test_a_key_without_its_namespace(tmp_path: Path) -> None:

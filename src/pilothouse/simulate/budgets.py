@@ -314,8 +314,7 @@ class Usage(Invariant):
         if times:
             measures |= {f"timeToReady.{name}": percentile(times, share) for name, share in _PERCENTILES}
         for (kind, namespace, name), usage in list(self._workloads.items())[:MAX_WORKLOADS]:
-            label = f"{kind.lower()}/{name}" if namespace == "default" else f"{kind.lower()}/{namespace}/{name}"
-            measures[f"maxUnavailable {label}"] = usage.most_unavailable
+            measures[f"maxUnavailable {_label(f'{kind.lower()}/{name}', namespace)}"] = usage.most_unavailable
         return measures
 
     def _all_waits(self) -> dict[Workload | None, Waits]:
@@ -438,7 +437,13 @@ def budget_name(budget: Budget) -> str:
     )
     first, *others = measure.split("_")
     by = budget.writes.by if budget.writes is not None else ""
-    return " ".join(filter(None, (first + "".join(map(str.capitalize, others)), budget.workload, by)))
+    workload = _label(budget.workload, budget.namespace) if budget.workload else ""
+    return " ".join(filter(None, (first + "".join(map(str.capitalize, others)), workload, by)))
+
+
+def _label(workload: str, namespace: str) -> str:
+    """``deployment/web``, or ``deployment/web in shop`` outside of the default namespace."""
+    return workload if namespace == "default" else f"{workload} in {namespace}"
 
 
 def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
