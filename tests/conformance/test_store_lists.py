@@ -103,3 +103,11 @@ async def test_reached_waits_for_the_revision(store: Store) -> None:
     impatient.cancel()
     await put(store, "/pods/default/b")
     await waiting
+
+
+async def test_cancelled_wait_for_a_revision_leaves_nothing(store: Store) -> None:
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await store.wait_for_revision(store.revision + 100)
+    assert not store._awaited

@@ -439,8 +439,15 @@ class Store(ABC):
         """Wait until ``revision`` is committed."""
         if revision > self.revision:
             waiter = asyncio.get_running_loop().create_future()
-            self._awaited.append((revision, waiter))
-            await waiter
+            awaited = (revision, waiter)
+            self._awaited.append(awaited)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # Otherwise it would be kept until the next write, and requests for a future revision time out before.
+                if awaited in self._awaited:
+                    self._awaited.remove(awaited)
+                raise
 
     def _notify_awaited(self) -> None:
         waiting = []

@@ -1,4 +1,4 @@
-"""The part of etcd's API (v3) that the store uses, as protobuf messages.
+"""The messages of etcd's API (v3) that the store uses.
 
 Field numbers and types are those of etcd's ``api/mvccpb/kv.proto`` and ``api/etcdserverpb/rpc.proto`` (v3.4 to v3.6).
 The classes are created from this table when the module is imported.
@@ -74,11 +74,9 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
         "watch_id": (7, "int64"),
         "fragment": (8, "bool"),
     },
-    "WatchCancelRequest": {"watch_id": (1, "int64")},
     "WatchProgressRequest": {},
     "WatchRequest": {
         "create_request": (1, "?WatchCreateRequest"),
-        "cancel_request": (2, "?WatchCancelRequest"),
         "progress_request": (3, "?WatchProgressRequest"),
     },
     "WatchResponse": {
