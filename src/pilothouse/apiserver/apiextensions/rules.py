@@ -16,6 +16,7 @@ from pilothouse.apiserver import field_errors
 from pilothouse.apiserver.apiextensions.field_paths import PathError, resolve
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
 from pilothouse.cel.limits import COST_EXCEEDED, Budget, EvaluationError, OutOfBudget, blocking_evaluator, evaluate
+from pilothouse.cel.source_text import without_strings
 from pilothouse.cel.work import Extent, measure
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.go_text import quote
@@ -27,7 +28,6 @@ with lazy_imports():
 Node = Mapping[str, Any]
 _RULES = "x-kubernetes-validations"
 _OLD_SELF = re.compile(r"(?<![.\w])oldSelf(?!\w)")
-_STRINGS = re.compile(r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
 _MAX_MESSAGE = 5 * 1024
 _MESSAGE_OUT_OF_BUDGET = (
     "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
@@ -146,7 +146,7 @@ class UntypedNode(ValueError):
 
 def _compile_rule(environment: Any, node: Node, source: Mapping[str, Any]) -> Rule:
     text, message = source.get("rule") or "", source.get("messageExpression") or ""
-    old = _OLD_SELF.search(_STRINGS.sub("''", text)) is not None
+    old = _OLD_SELF.search(without_strings(text)) is not None
     rule = Rule(source, old)
     if not text.strip():
         return rule

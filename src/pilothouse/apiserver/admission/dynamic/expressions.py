@@ -31,6 +31,7 @@ from pilothouse.cel.limits import (
     charged_value,
 )
 from pilothouse.cel.scopes import ExpressionError
+from pilothouse.cel.source_text import without_strings
 from pilothouse.cel.work import Extent, combined, measure
 from pilothouse.env.lazy import lazy_imports
 
@@ -42,7 +43,6 @@ with lazy_imports():
 
 
 _VARIABLE = re.compile(r"(?<![.\w])variables\.([A-Za-z_]\w*)")
-_STRINGS = re.compile(r"""[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.DOTALL)
 
 
 class Scope(scopes.Scope):
@@ -81,7 +81,7 @@ class Expression:
         self._return_types = tuple(return_types)
         self._program: Any = None
         self._compile_error = ""
-        self.variables_used = tuple(dict.fromkeys(_VARIABLE.findall(_STRINGS.sub("''", source))))
+        self.variables_used = tuple(dict.fromkeys(_VARIABLE.findall(without_strings(source))))
 
     async def evaluate(self, activation: "Activation", budget: Budget) -> Any:
         """The value of the expression. Raises ``ExpressionError`` and ``OutOfBudget``."""
