@@ -21,6 +21,7 @@ _NAMESPACES: Kind[msgspec.Raw] = Kind("", "v1", "namespaces", "Namespace", False
 _ESTABLISHED_SECONDS = 60.0
 _NAMESPACES_NAMED = 5
 _ERRORS_NAMED = 10
+_STRICT = "strict decoding error: "
 
 
 class ActionError(ValueError):
@@ -181,7 +182,9 @@ class Administrator:
             )
         except ApiError as error:
             hint = await self._elsewhere(error, kind, name, namespace)
-            raise ActionError(f"{target}: {error}{hint}") from error
+            # Before the unknown fields the message has the whole object, as upstream's.
+            _object, strict, fields = str(error).rpartition(_STRICT)
+            raise ActionError(f"{target}: {strict}{fields}{hint}") from error
 
     async def scale(self, target: actions.Scale) -> None:
         """Raises ``ActionError``."""
