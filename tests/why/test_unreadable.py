@@ -126,3 +126,37 @@ async def test_an_earlier_state(cluster: Cluster) -> None:
     evidence = ServerEvidence(user, await user.discover(), at=revision)
     explanation = await explain(evidence, Reference("nodes", "", "node-0"))
     assert explanation.state == UNREADABLE
+
+
+async def test_objects_whose_pods_can_t_be_read(cluster: Cluster) -> None:
+    selector = {"app": "web"}
+    await cluster.deployment("web", replicas=1)
+    service = {"selector": selector, "ports": [{"port": 80, "targetPort": "http"}]}
+    await cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service})
+    budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "none"}}}
+    await cluster.create(
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}, "spec": budget}
+    )
+    claim = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}}
+    metadata = {"metadata": {"name": "gpu"}}
+    await cluster.create({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": claim} | metadata)
+    late = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "volumeBindingMode": "WaitForFirstConsumer"}
+    await cluster.create(FAST | late)
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    )
+    await asyncio.sleep(10)
+    user = _developer(cluster, "pods")
+    for resource, name in (
+        ("services", "web"),
+        ("poddisruptionbudgets.policy", "web"),
+        ("resourceclaims.resource.k8s.io", "gpu"),
+        ("persistentvolumeclaims", "data"),
+    ):
+        explanation = await user.why(resource, name)
+        assert "can't be read" in explanation.steps[-1].text, text(explanation)

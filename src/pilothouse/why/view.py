@@ -78,6 +78,10 @@ class View:
         """Whether it is not known if the object exists, since it could not be read."""
         return self.now is None and self.evidence.is_unreadable(self.reference)
 
+    def is_unlisted(self, resource: str) -> bool:
+        """Whether listing a resource in the object's namespace failed: some may exist."""
+        return self.evidence.is_unreadable(Reference(resource, self.reference.namespace, ""))
+
     def condition(self, type_: str) -> dict[str, Any]:
         """A condition of the object; empty if it has none of that type."""
         return condition(self.now, type_)

@@ -28,6 +28,9 @@ async def _without_pods(view: View) -> Finding:
     """A budget that counts no pods: it selects none, or they have no controller with a scale."""
     namespace_pods = await view.evidence.objects("pods", view.reference.namespace)
     selected = [pod for pod in namespace_pods if selects(view.now or {}, pod)]
+    if view.is_unlisted("pods"):
+        text = "allows no eviction: it counts no pods, and those of the namespace can't be read"
+        return Finding("allows no eviction", (view.step(text, root=STATE),))
     changed = await last_change(view)
     because = [changed] if changed is not None else []
     if not selected:

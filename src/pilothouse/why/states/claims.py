@@ -134,6 +134,8 @@ async def _consumer(view: View, class_: Document) -> list[Step]:
         )
     ]
     mode = f"the class {class_['metadata']['name']} binds with the first consumer (WaitForFirstConsumer)"
+    if not users and view.is_unlisted("pods"):
+        return [view.step(f"waits for a pod: {mode}, and pods can't be read", root=STATE)]
     if not users:
         return [view.step(f"waits for a pod: {mode}, and no pod uses the claim", root=STATE)]
     return [view.step(f"waits until {', '.join(users[:_SHOWN])} is scheduled: {mode}", root=STATE)]

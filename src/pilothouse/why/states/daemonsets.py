@@ -6,6 +6,7 @@ from pilothouse.api.core import Node, PodSpec
 from pilothouse.controllers.workloads.daemonset.placement import NodeRequirements, node_requirements_of
 from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
+from pilothouse.why.evidence import Reference
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import unready_pod_steps
@@ -26,7 +27,7 @@ async def incomplete(view: View) -> Finding | None:
     nodes = [typed(node, Node) for node in await view.evidence.objects("nodes", "")]
     excluded = ExcludedNodes(view, nodes)
     complete = ready >= desired and updated >= desired
-    on_none = bool(nodes) and not desired
+    on_none = not desired and not view.evidence.is_unreadable(Reference("nodes", "", ""))
     if complete and not excluded.tainted and not on_none:
         return None
     step = view.step(f"should have a pod on {desired} of {len(nodes)} nodes, {ready} are ready, {updated} up to date")

@@ -25,7 +25,8 @@ async def resource_claim(view: View) -> Finding | None:
             steps.append(view.step(f"requests the device class {name}, which does not exist", root=STATE))
     users = [pod for pod in await view.evidence.objects("pods", view.reference.namespace) if _uses(pod, view)]
     if not users:
-        text = "is not allocated: the scheduler does so with the first pod that uses it, and there is none"
+        text = "is not allocated: the scheduler does so with the first pod that uses it, and "
+        text += "pods can't be read" if view.is_unlisted("pods") else "there is none"
         steps.append(view.step(text, root=STATE))
     elif not steps:
         shown = ", ".join(pod["metadata"]["name"] for pod in users[:_SHOWN])

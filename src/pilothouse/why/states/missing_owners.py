@@ -15,7 +15,7 @@ async def missing_owners(view: View) -> list[Step]:
         api_version = str(reference.get("apiVersion") or "")
         resource = view.evidence.resource_of(api_version, kind)
         if not resource:
-            text = f"has the owner {kind} {name}, and no {kind} of {api_version} is served: the object is kept"
+            text = f"has the owner {kind} {name} of {api_version}, which is not served"
             steps.append(view.step(text, root=STATE))
             continue
         is_namespaced = resource in view.evidence.namespaced

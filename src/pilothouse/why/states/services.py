@@ -32,6 +32,11 @@ async def service(view: View) -> Finding | None:
         return Finding("no endpoints", (view.step(text, root=STATE),))
     pods = await view.evidence.objects("pods", view.reference.namespace)
     selected = [pod for pod in pods if selector.items() <= ((pod["metadata"].get("labels")) or {}).items()]
+    if not selected and view.is_unlisted("pods"):
+        step = view.step(
+            f"has no endpoints, and the pods that it selects ({_text(selector)}) can't be read", root=STATE
+        )
+        return Finding("no endpoints", (step,))
     if not selected:
         return Finding("no endpoints", (await _no_selected_pods(view, selector, pods),))
     unready = [pod for pod in selected if condition(pod, "Ready").get("status") != "True"]
@@ -116,8 +121,7 @@ def _ready_addresses(endpoint_slice: Document) -> int:
 
 
 async def _no_selected_pods(view: View, selector: dict[str, str], pods: list[Document]) -> Step:
-    text = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    step = view.step(f"selects {text}, and no pod in the namespace has these labels", root=STATE)
+    step = view.step(f"selects {_text(selector)}, and no pod in the namespace has these labels", root=STATE)
     step.because = await _without_replicas(view, selector)
     if step.because:
         return step
@@ -133,6 +137,10 @@ async def _no_selected_pods(view: View, selector: dict[str, str], pods: list[Doc
     change = await last_change(view)
     step.because += [change] if change is not None else []
     return step
+
+
+def _text(selector: dict[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
 
 
 async def _without_replicas(view: View, selector: dict[str, str]) -> list[Step]:
