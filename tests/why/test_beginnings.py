@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tests import custom_resources
+from tests.tables import cases
 from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
 
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
@@ -18,7 +19,7 @@ from pilothouse.env import Env
 from pilothouse.nodes import Profile
 from pilothouse.operator import App, Context, CustomResource
 from pilothouse.testing import async_plane
-from pilothouse.why import Reference, ServerEvidence, explain
+from pilothouse.why import AS_DESIRED, NO_CONDITION, UNKNOWN_CONDITIONS, Reference, ServerEvidence, explain
 
 ADMIN = "kubernetes-admin with pilothouse-testing"
 _DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -283,6 +284,26 @@ async def test_custom_resource_whose_controller_is_behind(cluster: Cluster) -> N
     assert explanation.state == "not processed", text(explanation)
     assert "its controller has not processed its last change" in text(explanation)
     assert roots(explanation)[0].startswith("room/blue changed: spec.a: 2 -> 3")
+
+
+@cases(
+    "conditions, status, state, line",
+    {
+        "a phase": ([], {"phase": "Error", "message": "no database"}, NO_CONDITION, "status.message: no database"),
+        "unknown": ([("Ready", "Unknown")], {}, "ready is not known", ""),
+        "own type": ([("Reconciled", "False")], {}, UNKNOWN_CONDITIONS, "condition Reconciled False: R: m"),
+        "own type, True": ([("Reconciled", "True")], {}, AS_DESIRED, "condition Reconciled True: R: m"),
+        "both": ([("Ready", "True"), ("Saved", "False")], {}, AS_DESIRED, "condition Saved False: R: m"),
+    },
+)
+async def test_what_a_custom_resource_reports(
+    cluster: Cluster, conditions: list[tuple[str, str]], status: dict[str, str], state: str, line: str
+) -> None:
+    entries = [{"type": type_, "status": value, "reason": "R", "message": "m"} for type_, value in conditions]
+    await room(cluster, conditions=entries, **status)
+    explanation = await cluster.why("rooms.example.com", "blue")
+    assert explanation.state == state, text(explanation)
+    assert line in "\n".join(explanation.steps[0].table)
 
 
 async def test_custom_resource_is_explained_by_what_it_owns(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from tests.certificate_requests import document, request_pem
 from tests.why.cluster import Cluster, deployment, text
 
+from pilothouse.api.apps import STATEFUL_SETS
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
 from pilothouse.api.core import RESOURCE_QUOTAS
 from pilothouse.api.meta import Object
@@ -25,7 +26,7 @@ async def test_quota(cluster: Cluster) -> None:
     assert explanation.state == "used up"
     (step,) = explanation.steps
     assert step.text == "resourcequota/small has no room for more pods"
-    assert step.table == ["configmaps: 1 of 10 used", "pods: 2 of 2 used", "deployment/web: 2 pods of 2 pods"]
+    assert step.table == ["configmaps: 1 of 10 used", "pods: 2 of 2 used", "deployment/web: 2 pods"]
     await cluster.patch(RESOURCE_QUOTAS, "small", {"spec": {"hard": {"pods": "20"}}})
     await asyncio.sleep(5)
     explanation = await cluster.why("resourcequotas", "small")
@@ -139,3 +140,21 @@ async def test_certificate_requests(cluster: Cluster) -> None:
     assert waiting.state == "not issued"
     assert "waits for the signer example.com/signer" in waiting.steps[0].text
     assert waiting.roots()[0].text == "certificatesigningrequest/other was approved"
+
+
+async def test_pods_that_the_update_strategy_keeps(cluster: Cluster) -> None:
+    for name, strategy in (("lazy", {"type": "OnDelete"}), ("canary", {"rollingUpdate": {"partition": 1}})):
+        manifest = deployment(name, replicas=2) | {"kind": "StatefulSet"}
+        manifest["spec"] |= {"serviceName": "none", "updateStrategy": strategy}
+        await cluster.create(manifest)
+    await asyncio.sleep(20)
+    for name in ("lazy", "canary"):
+        template = {"spec": {"containers": [{"name": "app", "image": "nginx:2"}]}}
+        await cluster.patch(STATEFUL_SETS, name, {"spec": {"template": template}})
+    await asyncio.sleep(30)
+    lazy = await cluster.why("statefulsets.apps", "lazy")
+    assert lazy.state == AS_DESIRED
+    assert lazy.steps[0].table[-1].startswith("update strategy OnDelete: 2 pods of revision lazy-")
+    canary = await cluster.why("statefulsets.apps", "canary")
+    assert canary.state == AS_DESIRED
+    assert canary.steps[0].table[-1].startswith("partition 1: 1 pod of revision canary-")

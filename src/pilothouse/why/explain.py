@@ -5,10 +5,10 @@ import datetime
 from pilothouse.env import Env
 from pilothouse.why.chain import Chain, UnrecordedFault
 from pilothouse.why.evidence import Evidence, Reference
-from pilothouse.why.states import lifetime, recorded, stored
+from pilothouse.why.states import conditions, lifetime, recorded, stored
 from pilothouse.why.states.missing_owners import missing_owners
 from pilothouse.why.states.registry import CHECKS, CHECKS_OF_STORED, DEFAULT_CHECKS
-from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, Explanation
+from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, UNKNOWN_CONDITIONS, Explanation
 from pilothouse.why.view import Finding, View
 
 _MAX_ROOTS = 3
@@ -53,6 +53,10 @@ async def finding(view: View) -> Finding:
     last = await lifetime.newest_change(view)
     if last is None:
         last = lifetime.unrecorded(view)
+    if resource not in CHECKS:
+        last.table = [*last.table, *conditions.other_lines(view)]
+        if conditions.has_unknown_conditions(view):
+            return Finding(UNKNOWN_CONDITIONS, (last,))
     if not _has_no_conditions(view):
         return Finding(AS_DESIRED, (last,))
     return Finding(NO_CONDITION if view.status else NO_STATUS, (last,))

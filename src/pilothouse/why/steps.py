@@ -27,11 +27,13 @@ UNREADABLE = "not known: it can't be read"
 AS_DESIRED = "as desired"
 NO_CONDITION = "not known: its status has no conditions"
 """The state of an object with a spec whose controller reports a status without conditions."""
+UNKNOWN_CONDITIONS = "not known: its conditions have types of their own"
+"""The state of an object with conditions that may mean an error or not."""
 NO_STATUS = "not known: no controller has written a status"
 """The state of an object with a spec that no controller has synced, or one that reports nothing."""
 STORED = "exists, and has no status"
 """The state of an object that no controller reports on, such as a ConfigMap."""
-UNREMARKABLE = frozenset({AS_DESIRED, NO_CONDITION, NO_STATUS, STORED})
+UNREMARKABLE = frozenset({AS_DESIRED, NO_CONDITION, UNKNOWN_CONDITIONS, NO_STATUS, STORED})
 """States of existing objects with which nothing is known to be wrong."""
 
 

@@ -21,6 +21,10 @@ _TRUE_IF_OK = (
 """Condition types that are True in the desired state."""
 _TRUE_ON_ERROR = ("Degraded", "Stalled", "Failed", "NonStructuralSchema", "Dangling")
 """Condition types that are True on errors."""
+_TEXTS = ("phase", "state", "reason", "message", "error")
+"""Fields of a status in which custom resources report their state, if they have no conditions."""
+_STATES = {"True": "{}", "False": "not {}"}
+_MAX_LINES = 10
 _SHOWN = 3
 _OWNED_RESOURCES = (
     *("deployments.apps", "statefulsets.apps", "daemonsets.apps", "replicasets.apps", "jobs.batch", "cronjobs.batch"),
@@ -42,12 +46,40 @@ async def unfulfilled(view: View) -> Finding | None:
         return None
     steps = [await _step(view, condition) for condition in failing[:_SHOWN]]
     kind, status = str(failing[0].get("type")), failing[0].get("status")
-    return Finding(kind.lower() if status == "True" else f"not {kind.lower()}", tuple(steps))
+    return Finding(_STATES.get(str(status), "{} is not known").format(kind.lower()), tuple(steps))
 
 
 def _reports_error(condition: dict[str, Any]) -> bool:
     kind, status = condition.get("type"), condition.get("status")
-    return (kind in _TRUE_IF_OK and status == "False") or (kind in _TRUE_ON_ERROR and status == "True")
+    return (kind in _TRUE_IF_OK and status != "True") or (kind in _TRUE_ON_ERROR and status == "True")
+
+
+def other_lines(view: View) -> list[str]:
+    """What the status reports besides known conditions: others that are not True, and the phase and messages."""
+    lines = [
+        _line(condition)
+        for condition in view.status.get("conditions") or ()
+        if isinstance(condition, dict) and condition.get("type") not in _TRUE_IF_OK + _TRUE_ON_ERROR
+        if condition.get("status") != "True" or not _has_known(view)
+    ]
+    reported = [f"status.{key}: {' '.join(str(view.status[key]).split())}" for key in _TEXTS if view.status.get(key)]
+    return [*lines[:_MAX_LINES], *reported]
+
+
+def has_unknown_conditions(view: View) -> bool:
+    """Whether there are conditions, none of them of a type whose desired status is known, and not all are True."""
+    conditions = [condition for condition in view.status.get("conditions") or () if isinstance(condition, dict)]
+    return not _has_known(view) and any(condition.get("status") != "True" for condition in conditions)
+
+
+def _has_known(view: View) -> bool:
+    conditions = [condition for condition in view.status.get("conditions") or () if isinstance(condition, dict)]
+    return any(condition.get("type") in _TRUE_IF_OK + _TRUE_ON_ERROR for condition in conditions)
+
+
+def _line(condition: dict[str, Any]) -> str:
+    detail = ": ".join(" ".join(str(condition[key]).split()) for key in ("reason", "message") if condition.get(key))
+    return f"condition {condition.get('type')} {condition.get('status')}{f': {detail}' if detail else ''}"
 
 
 async def _step(view: View, condition: dict[str, Any]) -> Step:

@@ -17,6 +17,7 @@ from pilothouse.why.steps import AS_DESIRED, STATE, TIME, Step, pluralize, tree_
 from pilothouse.why.view import Finding, View, controller_of, typed
 
 _AMOUNTS = re.compile(r"requested: (\S+), used: (\S+), limited: (\S+)")
+_NUMBERS_OF_PODS = ("pods", "count/pods")
 _SHOWN = 10
 _MAX_NEW = 3
 
@@ -167,9 +168,11 @@ def _user_lines(users: list[_User], resource: str, since: str) -> list[str]:
     """``job/elo-verify: 400m of 1 pod, new since 02:13:52``."""
     lines = []
     for user in users[:_SHOWN]:
-        text = f"{user.view.title}: {user.used} {resource} of {pluralize(len(user.pods), 'pod')}"
+        amount = "" if resource in _NUMBERS_OF_PODS else f"{user.used} {resource} of "
+        text = f"{user.view.title}: {amount}{pluralize(len(user.pods), 'pod')}"
         if user.new:
-            part = "" if len(user.new) == len(user.pods) else f"{user.added} of {pluralize(len(user.new), 'pod')} "
+            added = "" if resource in _NUMBERS_OF_PODS else f"{user.added} of "
+            part = "" if len(user.new) == len(user.pods) else f"{added}{pluralize(len(user.new), 'pod')} "
             text += f", {part}new since {since[:19]}Z, when the last pod found room"
         lines.append(text)
     if len(users) > _SHOWN:

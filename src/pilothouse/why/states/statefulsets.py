@@ -1,9 +1,10 @@
 """StatefulSets with an incomplete rollout or too few ready pods."""
 
+from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import is_unready
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import Step, pluralize
+from pilothouse.why.steps import AS_DESIRED, STATE, Step, pluralize
 from pilothouse.why.view import Finding, View
 
 
@@ -17,9 +18,18 @@ async def incomplete(view: View) -> Finding | None:
     )
     partition = int(((spec.get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition") or 0)
     current, update = status.get("currentRevision"), status.get("updateRevision")
-    updating = current != update and updated < desired - partition
+    outdated = current != update and updated < desired
+    on_delete = (spec.get("updateStrategy") or {}).get("type") == "OnDelete"
+    updating = outdated and not on_delete and updated < desired - partition
+    kept = f"{pluralize(desired - updated, 'pod')} of revision {current}" if outdated and not updating else ""
+    if kept:
+        kept = (
+            f"update strategy OnDelete: {kept} not replaced until deleted"
+            if on_delete
+            else f"partition {partition}: {kept} with a lower ordinal not replaced"
+        )
     if ready >= desired and int(status.get("replicas") or 0) == desired and not updating:
-        return None
+        return await _kept(view, kept) if kept else None
     step = view.step(
         f"should have {pluralize(desired, 'pod')}, has {status.get('replicas') or 0}, of which {ready} are ready"
     )
@@ -28,10 +38,18 @@ async def incomplete(view: View) -> Finding | None:
             f"{pluralize(updated, 'pod')} {'is' if updated == 1 else 'are'} of revision {update}, others of {current}; "
             f"partition {partition}"
         )
+    step.table += [kept] if kept else []
     pods = {pod.reference.name: pod for pod in await view.owned("pods")}
     await _add_blocking_pod(view, step, pods, desired)
     await add_last_change(view, step, rolls=updating or int(status.get("replicas") or 0) != desired)
     return Finding("rolling out" if updating and ready >= desired else "not ready", (step,))
+
+
+async def _kept(view: View, line: str) -> Finding:
+    """Pods that the update strategy leaves at an earlier revision."""
+    last = await last_change(view) or view.step("is older than the history", root=STATE)
+    last.table = [*last.table, line]
+    return Finding(AS_DESIRED, (last,))
 
 
 async def _add_blocking_pod(view: View, step: Step, pods: dict[str, View], desired: int) -> None:
