@@ -1,6 +1,7 @@
 """Lists with undecodable objects."""
 
 import json
+import time
 
 import pytest
 
@@ -38,3 +39,11 @@ def test_too_deeply_nested_object_is_skipped(place: int) -> None:
 def test_undecodable_object_without_a_callback_is_an_error() -> None:
     with pytest.raises(UndecodableObject):
         decoders_of(PODS.view).one(pod("bad", DEEP).encode(), lambda: "pods x/bad")
+
+
+def test_body_that_ends_within_a_string_takes_linear_time() -> None:
+    body = f'{{"items":[{pod("bad", DEEP)}],"x":"' + '\\"' * 100_000
+    started_at = time.process_time()
+    with pytest.raises(UndecodableObject):
+        decoders_of(PODS.view).page(PODS, body.encode(), keep_raw=True, on_undecodable=None)
+    assert time.process_time() - started_at < 2.0

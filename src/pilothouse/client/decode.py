@@ -144,7 +144,8 @@ class Decoders(Generic[T]):
             raise UndecodableObject(description(), str(error), body) from first
 
 
-_token = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_token = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+"""A string that does not end goes to the end of the body: it is not searched again from each escaped quote in it."""
 
 
 def _split_list(body: bytes) -> _RawList:
