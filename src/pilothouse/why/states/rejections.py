@@ -14,7 +14,7 @@ _QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,: ]+)")
 _WEBHOOK = re.compile(r'(?:admission webhook|failed calling webhook) "([^"]+)"')
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'(?: with binding '([^']+)')?")
 _SECURITY = re.compile(r'violates PodSecurity "([^"]+)"')
-_LIMITS = re.compile(r"(?:maximum|minimum) .* usage per|limit to request ratio")
+_LIMITS = re.compile(r"(?:maximum|minimum) .{1,320} usage per|limit to request ratio")
 _WEBHOOK_RESOURCES = (
     "validatingwebhookconfigurations.admissionregistration.k8s.io",
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
