@@ -162,7 +162,7 @@ def free_port() -> int:
 
 
 def until(condition: Callable[[], object], description: str, seconds: float = 60.0) -> None:
-    """Wait until the condition is true. ``what`` describes it in the failure.
+    """Wait until the condition is true. ``description`` describes it in the failure.
 
     The pause between two evaluations is as long as an evaluation, which may run a program and compete for the
     processors.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.programs import until
 from tests.simulate.test_drain_preview import snapshot
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
@@ -107,6 +108,13 @@ def has_ended(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return Path(f"/proc/{pid}/stat").exists() and ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a stopped process is to receive the signal when it continues."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> number - 1 & 1 for mask in masks)
 
 
 @posix
@@ -270,11 +278,6 @@ def test_commands_that_are_interrupted(user: User) -> None:
         assert has_ended(pid) is (number == signal.SIGTERM)
         assert user.listed() == ({} if number == signal.SIGTERM else {"q": "Interrupted"})
     assert "`pilothouse start q` completes it" in user.run(*create, code=1)
-    with user.begun("create", "cluster", "other", "--nodes=0") as command:
-        user.started_process("other")
-        user.run("delete", "cluster", "other")
-        printed, _ = command.communicate(timeout=60)
-    assert (command.returncode, printed) == (1, 'Error: cluster "other" was deleted by another command\n')
     assert "kubectl --context pilothouse-q get nodes" in user.run("start", "q")
     assert user.process("q") == pid
 
@@ -292,6 +295,24 @@ def test_commands_that_are_interrupted(user: User) -> None:
         assert message in printed
         assert "Traceback" not in printed
         assert command.returncode == code
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads which signals a stopped process has")
+@pytest.mark.slow
+def test_a_cluster_that_is_deleted_while_it_is_created(user: User) -> None:
+    with user.begun("create", "cluster", "q", "--nodes=0") as command:
+        pid = user.started_process("q")
+        os.kill(pid, signal.SIGSTOP)  # it must not be ready before delete has begun
+        with user.begun("delete", "cluster", "q") as deletion:
+            try:
+                until(lambda: is_pending(pid, signal.SIGTERM), "delete has signalled the process")
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            deletion.communicate(timeout=60)
+        printed, _ = command.communicate(timeout=60)
+    assert deletion.returncode == 0
+    assert (command.returncode, printed) == (1, 'Error: cluster "q" was deleted by another command\n')
+    assert user.listed() == {}
 
 
 @posix

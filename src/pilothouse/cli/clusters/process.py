@@ -142,7 +142,7 @@ def _wait_ready(cluster: Cluster, process: subprocess.Popen[bytes] | None, say: 
                 return nodes_line[1] if nodes_line else "an unknown number of nodes"
             printed.append(line)
         if has_ended:
-            if process is None or process.returncode == 0:
+            if process is None or process.returncode <= 0:  # negative: by a signal, before it had handlers
                 _wait_removed(cluster)
             log_tail = "\n".join(f"  {line}" for line in tail(cluster.log, _TAIL_LINES, offset))
             code = "" if process is None else f" with {process.returncode}"
