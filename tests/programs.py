@@ -7,6 +7,7 @@ ends with its ``with`` block.
 import contextlib
 import ctypes
 import os
+import random
 import re
 import signal
 import socket
@@ -159,6 +160,19 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def free_port_range(count: int) -> int:
+    """The first of so many currently unused ports, none of which the system gives to others in the meantime."""
+    while True:
+        first = random.randrange(10_000, 30_000)  # below Linux's ip_local_port_range
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return first
 
 
 def until(condition: Callable[[], object], description: str, seconds: float = 60.0) -> None:

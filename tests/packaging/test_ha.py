@@ -17,7 +17,7 @@ import balancer
 import ha
 import pytest
 import yaml
-from tests.programs import ROOT, free_port, until
+from tests.programs import ROOT, free_port, free_port_range, until
 
 import programs as declared
 from pilothouse.cli import apiserver, manager, nodes, scheduler
@@ -115,6 +115,7 @@ def test_compose_python_commands_are_valid() -> None:
     for name, (script, *words) in scripts.items():
         assert script == "/ha/ha.py"
         assert "./:/ha:ro" in document["services"][name]["volumes"]
+        words = [re.sub(r":\d+", f":{free_port()}", word) for word in words]
         done = subprocess.run(
             [sys.executable, "-SEs", str(ROOT / "deploy/ha/ha.py"), *words], capture_output=True, text=True, check=False
         )
@@ -213,7 +214,8 @@ def test_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ha, "is_ready", is_ready)
     monkeypatch.setattr(ha, "START_SECONDS", 0.0)
-    arguments = argparse.Namespace(dir=tmp_path / "ha", port=free_port(), etcd=str(etcd))
+    port = free_port_range(max(ha.PORTS.values()) + 1)
+    arguments = argparse.Namespace(dir=tmp_path / "ha", port=port, etcd=str(etcd))
     with pytest.raises(SystemExit, match=r"^not ready: .*\n  etcd-1 has ended with 3: no space left on device\n"):
         ha.start(arguments)
 

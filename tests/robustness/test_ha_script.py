@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import ha
 import pytest
-from tests.programs import ROOT, environment, free_port, until
+from tests.programs import ROOT, environment, free_port_range, until
 from tests.real_cluster import missing_programs
 
 pytestmark = [
@@ -28,7 +27,7 @@ _SECONDS = 120.0
 def test_cluster_recovers_from_killing_each_process(tmp_path: Path, soak: bool) -> None:
     if not soak:
         pytest.skip("takes minutes: --soak")
-    directory, port = tmp_path / "ha", _free_range()
+    directory, port = tmp_path / "ha", free_port_range(max(ha.PORTS.values()) + 1)
     base = [sys.executable, str(ROOT / "deploy/ha/ha.py")]
     more = [f"--dir={directory}", f"--port={port}"]
     home = environment(tmp_path)
@@ -69,16 +68,3 @@ def test_cluster_recovers_from_killing_each_process(tmp_path: Path, soak: bool) 
     assert ha.read_state(directory) == {}
     commands = {int(str(value["pid"])): value["command"] for value in running.values()}
     assert not any(ha.is_running(pid, command) for pid, command in commands.items() if isinstance(command, list))
-
-
-def _free_range() -> int:
-    """The first of a range of free ports."""
-    while True:
-        port = free_port()
-        if port + 40 < 65536 and not any(_is_used(port + more) for more in ha.PORTS.values()):
-            return port
-
-
-def _is_used(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
