@@ -2,13 +2,16 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from tests.why.cluster import Cluster, deployment, roots, text, texts
 
-from pilothouse.api.core import NODES, PODS
+from pilothouse.api import wire
+from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, fail
+from pilothouse.client.request_info import RequestInfo
 from pilothouse.why import UNREADABLE, Reference, ServerEvidence, explain
 
 FAST = {"metadata": {"name": "fast"}, "provisioner": "disks.example.com"}
@@ -160,3 +163,28 @@ async def test_objects_whose_pods_can_t_be_read(cluster: Cluster) -> None:
     ):
         explanation = await user.why(resource, name)
         assert "can't be read" in explanation.steps[-1].text, text(explanation)
+
+
+async def test_since_when_a_finalizer_is_set(cluster: Cluster) -> None:
+    """Older states may be unreadable, as those in a stored version whose conversion fails: the first state that can be
+    read is not the one that set the finalizer."""
+    kept = {"name": "main", "finalizers": ["example.com/release-channel"]}
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": kept})
+    await cluster.patch(CONFIG_MAPS, "main", {"data": {"channel": "beta"}})
+    patched = (await cluster.plane.get("v1", "ConfigMap", "main"))["metadata"]["resourceVersion"]
+    await cluster.plane.delete("v1", "ConfigMap", "main")
+    assert "has it since" in text(await cluster.why("configmaps", "main"))
+
+    def is_older(call: RequestInfo, request: wire.Request) -> bool:
+        versions = parse_qs(request.target.partition("?")[2]).get("resourceVersion", [])
+        return call.resource == "configmaps" and any(int(version) < int(patched) for version in versions)
+
+    env = cluster.plane.plane.env
+    transport = Interceptor(cluster.user.transport, env)
+    transport.add(Rule(fail(500, "InternalError", "conversion webhook failed"), verb="list", when=is_older))
+    other = Cluster(cluster.plane)
+    other.user = Client(transport, env)
+    explained = text(await other.why("configmaps", "main"))
+    assert "is held by the finalizer example.com/release-channel" in explained
+    assert "conversion webhook failed" in explained
+    assert "has it since" not in explained, explained

@@ -51,12 +51,12 @@ async def _added_text(view: View, finalizer: str) -> str:
     for change in await view.changes():
         if change.uid != view.uid or finalizer not in _finalizers(await view.evidence.after(change)):
             continue
-        had = change.type != "ADDED" and finalizer in _finalizers(await view.evidence.before(change))
-        return (
-            ""
-            if had
-            else f"has it since {change.time[:19]}Z, by {actor_with_command(change, '') or 'somebody unknown'}"
-        )
+        if change.type != "ADDED":
+            before = await view.evidence.before(change)
+            # Without the state before, for example because it cannot be converted, an earlier change may have added it.
+            if before is None or finalizer in _finalizers(before):
+                return ""
+        return f"has it since {change.time[:19]}Z, by {actor_with_command(change, '') or 'somebody unknown'}"
     return ""
 
 
