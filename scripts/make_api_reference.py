@@ -23,6 +23,7 @@ PACKAGES = (
         "runtime",
         "client",
         "client.errors",
+        "client.interceptor",
         "sim",
         "machinery.cron",
         "machinery.zones",

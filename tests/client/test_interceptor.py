@@ -312,3 +312,18 @@ async def test_watch_without_response_headers_is_reopened_after_a_minute(env: En
         assert env.monotonic() == 61.0  # a minute for the first try, and the pause of a second after it
         server.send_added("pods", "a")
         assert [event.object.metadata.name for event in await anext(batches)] == ["a"]
+
+
+@cases(
+    "criteria, expected",
+    {
+        "misspelled": ({"verb": "ptach"}, r"no verb of a request is 'ptach' \(did you mean patch\?\)"),
+        "method": ({"verb": "PUT"}, r"no verb of a request is 'PUT'; there are get, list, watch, create, update, "),
+        "kind": ({"resource": "Deployment"}, r"resource= is the plural, such as deployments.apps, got 'Deployment'"),
+        "subresource": ({"resource": "pods/status"}, r"got 'pods/status': name the subresource in subresource="),
+    },
+)
+def test_a_rule_that_never_matches_is_an_error(criteria: dict[str, Any], expected: str) -> None:
+    """A test whose faults do not happen would pass."""
+    with pytest.raises(ValueError, match=expected):
+        Rule(conflict(), **criteria)

@@ -1,6 +1,7 @@
 """Faults between a client and its server, on either transport.
 
-Tests and simulations wrap a transport in an ``Interceptor`` and add rules::
+``Cluster.running(program, faults=[Rule(…), …])`` of ``pilothouse.testing`` takes rules for the requests of a program.
+Other tests, and simulations, wrap a transport in an ``Interceptor`` and add rules::
 
     faults = Interceptor(transport, env)
     faults.add(Rule(fail(500), verb="create", resource="pods", nth=3))       # the third create of a pod fails
@@ -29,6 +30,27 @@ from pilothouse.client.errors import ConnectionLost, ConnectionRefused, Transpor
 from pilothouse.client.intercepted_stream import InterceptedStream
 from pilothouse.client.request_info import RequestInfo, describe
 from pilothouse.env import Env
+from pilothouse.machinery.flags import closest
+
+__all__ = [
+    "VERBS",
+    "Action",
+    "Hold",
+    "Interceptor",
+    "Replace",
+    "Rule",
+    "conflict",
+    "delay",
+    "delay_answer",
+    "fail",
+    "gone",
+    "hang",
+    "lose_answer",
+    "lose_request",
+    "namespace_ends",
+    "refuse",
+    "time_out",
+]
 
 # Actions
 
@@ -73,6 +95,7 @@ class Replace(msgspec.Struct, frozen=True):
 
 
 Action = Delay | DrawnDelay | DelayAnswer | Answer | Break | Replace
+"""What happens to a request; the functions of this module return them."""
 
 
 def delay(shortest: float, longest: float | None = None) -> Delay:
@@ -147,12 +170,18 @@ def hang(*, sent: bool) -> Break:
     return Break("hang", sent=sent)
 
 
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "head", "options", "write")
+"""The verbs of a ``Rule``: ``update`` is a PUT, and ``write`` every verb that may change something. ``head`` and
+``options`` are requests of paths that are no resource."""
+
+
 class Rule:
     """Which requests match, and what happens to them.
 
-    Empty criteria match everything. ``resource`` is ``pods`` or ``replicasets.apps``; ``verb`` an audit verb, or
-    ``write`` for all that may change something. Of the requests that match, only the ``nth`` (from 1) is hit, or the
-    first ``times``, or each with ``probability``. A request that an earlier rule took does not count as matched.
+    Empty criteria match everything. ``resource`` is ``pods`` or ``replicasets.apps``, with or without subresource;
+    ``verb`` is one of ``VERBS``. Of the requests that match, only the ``nth`` (from 1) is hit, or the first ``times``,
+    or each with ``probability``. A request that an earlier rule took does not count as matched. Raises ``ValueError``
+    for a verb or resource that no request has.
     """
 
     def __init__(
@@ -169,6 +198,7 @@ class Rule:
         probability: float = 1.0,
         when: Callable[[RequestInfo, wire.Request], bool] | None = None,
     ) -> None:
+        _check_criteria(verb, resource)
         self.action = action
         self.criteria = Criteria(verb, resource, subresource, namespace, name)
         self.nth = nth
@@ -179,6 +209,18 @@ class Rule:
         """How many requests have matched so far."""
         self.hits = 0
         """How many were hit."""
+
+
+def _check_criteria(verb: str, resource: str) -> None:
+    """Raise ``ValueError`` for criteria that no request matches: a test whose faults do not happen would pass."""
+    if verb and verb not in VERBS:
+        similar = closest(verb.lower(), VERBS)
+        hint = f" (did you mean {similar}?)" if similar else f"; there are {', '.join(VERBS)}"
+        raise ValueError(f"no verb of a request is {verb!r}{hint}")
+    if "/" in resource:
+        raise ValueError(f"resource= is the plural alone, got {resource!r}: name the subresource in subresource=")
+    if resource != resource.lower():
+        raise ValueError(f"resource= is the plural, such as deployments.apps, got {resource!r}")
 
 
 class Criteria(msgspec.Struct, frozen=True):
