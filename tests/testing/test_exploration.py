@@ -24,7 +24,7 @@ from pilothouse.runtime import Controller, InformerFactory, object_key
 from pilothouse.sim import Invariant, Origin, Violation
 from pilothouse.storage import Change
 from pilothouse.testing import AsyncCluster, ExplorationFailed, State, explore
-from pilothouse.testing.exploration import SEEDS
+from pilothouse.testing.exploration import SEEDS, resources_of
 
 ALONE: dict[str, Any] = {"nodes": 0, "controllers": ()}
 """Operators that need nothing else of the cluster."""
@@ -299,9 +299,9 @@ def test_a_restarted_reconciler_has_no_state() -> None:
             self.synced += 1
             await ctx.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": obj.metadata.name}})
 
-    explore(app, three_things, seeds=[0, 1, 2], **ALONE)
+    explore(app, three_things, seeds=range(6), **ALONE)
     working = [child for child in memory if child.synced]
-    assert len(working) > 3, "at least one for each run, and one for each restart"
+    assert len(working) > 6, "at least one for each run, and one for each restart"
     assert memory[0] not in working, "the one of the declaration is never used here"
 
 
@@ -421,6 +421,11 @@ def websites_are_served(state: State) -> None:
         assert [name for name in names if name != "kubernetes"] == ["site-1", "site-2"]
     for obj in state.list("example.com/v1", "Website"):
         assert obj["status"]["observedGeneration"] == obj["metadata"]["generation"]
+
+
+def test_faults_are_drawn_for_resources_that_requests_have(example: ModuleType) -> None:
+    """A fault of ``websites/status`` would never happen."""
+    assert resources_of(example.app) == ("websites", "deployments", "services", "configmaps", "events")
 
 
 def test_the_example_passes_under_faults(example: ModuleType, seeds: range) -> None:

@@ -172,7 +172,7 @@ def explore(
             most_points=most_points,
         )
     else:
-        resources = tuple(dict.fromkeys(grant.resource for grant in app.grants())) if isinstance(app, App) else ()
+        resources = resources_of(app) if isinstance(app, App) else ()
         runner = RandomRunner(program, scenario, tuple(invariants), options, (seconds, count, resources))
     runner.processes = processes
     chosen = os.environ.get(SEEDS, "")
@@ -215,6 +215,12 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def resources_of(app: App) -> tuple[str, ...]:
+    """The resources of an app's requests, of which faults are drawn. A fault of a resource also happens to requests of
+    its subresources: these are no resources of their own."""
+    return tuple(dict.fromkeys(grant.resource.partition("/")[0] for grant in app.grants()))
 
 
 def _check_functions(app: object, scenario: object, invariants: object) -> None:
