@@ -1,6 +1,7 @@
 """``pilothouse new operator``: the generated project works, and invalid names are explained."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -155,6 +156,22 @@ def test_failed_make_manifests_keeps_the_existing_file(project: Path) -> None:
     assert completed.returncode == 2
     assert f"Error: {code}, line {len(code.read_text('utf-8').splitlines())}: ValueError: no" in completed.stderr
     assert {path: path.read_text("utf-8") for path in (project / "deploy").iterdir()} == before
+
+
+def test_the_image_is_built_by_another_tool_and_of_an_unreleased_pilothouse(project: Path) -> None:
+    """Without a release pip finds no pilothouse; the README has the flags. ``echo`` stands for the tool."""
+    command = re.search(
+        r"^make image.* BUILD_FLAGS=.*\\\n.*$", (project / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert command is not None
+    variables = {**os.environ, "PILOTHOUSE_REPOSITORY": "https://example.com/p@1", "CONTAINER_TOOL": "echo"}
+    done = subprocess.run(
+        ["sh", "-c", command[0]], cwd=project, env=variables, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == (
+        "build --build-arg BASE=docker.io/library/python:3.13 --build-arg PILOTHOUSE=git+https://example.com/p@1"
+        " -f Containerfile -t registry.example.com/backup-schedule-operator:v0.1.0 ."
+    )
 
 
 @pytest.mark.parametrize("existing", ["Makefile", "deploy/operator.yaml"])
