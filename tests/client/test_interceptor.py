@@ -320,7 +320,7 @@ async def test_watch_without_response_headers_is_reopened_after_a_minute(env: En
         "misspelled": ({"verb": "ptach"}, r"no verb of a request is 'ptach' \(did you mean patch\?\)"),
         "method": ({"verb": "PUT"}, r"no verb of a request is 'PUT'; there are get, list, watch, create, update, "),
         "kind": ({"resource": "Deployment"}, r"resource= is the plural, such as deployments.apps, got 'Deployment'"),
-        "subresource": ({"resource": "pods/status"}, r"got 'pods/status': name the subresource in subresource="),
+        "subresource": ({"resource": "pods/status"}, r"got 'pods/status': name a subresource in subresource="),
     },
 )
 def test_a_rule_that_never_matches_is_an_error(criteria: dict[str, Any], expected: str) -> None:

@@ -218,7 +218,10 @@ def _check_criteria(verb: str, resource: str) -> None:
         hint = f" (did you mean {similar}?)" if similar else f"; there are {', '.join(VERBS)}"
         raise ValueError(f"no verb of a request is {verb!r}{hint}")
     if "/" in resource:
-        raise ValueError(f"resource= is the plural alone, got {resource!r}: name the subresource in subresource=")
+        raise ValueError(
+            f"resource= is the plural alone, got {resource!r}: name a subresource in subresource=, and match paths "
+            "that are no resource with when="
+        )
     if resource != resource.lower():
         raise ValueError(f"resource= is the plural, such as deployments.apps, got {resource!r}")
 

@@ -378,8 +378,9 @@ async def test_unreadable_resource_does_not_prevent_counting_others(env: Env) ->
 async def test_failed_discovery_keeps_monitors(world: World) -> None:
     await limit(world, {"pods": "5"})
     await pod(world, "a")
-    world.faults.add(Rule(fail(503), verb="get", resource="/apis"))
+    discovery = world.faults.add(Rule(fail(503), verb="get", when=lambda call, _request: call.path == "/apis"))
     await asyncio.sleep(100)
+    assert discovery.hits
     await world.delete(f"{PODS}/a", grace=0)
     await asyncio.sleep(1)
     assert await used(world) == {"pods": "0"}
