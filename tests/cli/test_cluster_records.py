@@ -43,6 +43,12 @@ from pilothouse.cli.program import UserError
         "kind's load docker-image": ("load docker-image app:1 --name dev", "there are no images to load"),
         "kind's load image-archive": ("load image-archive app.tar", "there are no images to load"),
         "a manifest without its flag": ("load .", "use -f ."),
+        "kubectl's --context": ("load --context pilothouse-dev -f x", "cluster is an argument: `pilothouse load dev`"),
+        "kubectl's --context of logs": ("logs --context=pilothouse", "argument: `pilothouse logs pilothouse`"),
+        "kubectl's --context of delete": ("delete cluster --context pilothouse-a", "`pilothouse delete cluster a`"),
+        "kind's --name of stop": ("stop --name", "the cluster is an argument: `pilothouse stop NAME`"),
+        "kind's --name of kubeconfig": ("kubeconfig --name dev", "argument: `pilothouse kubeconfig dev`"),
+        "a cluster and a manifest without its flag": ("load dev .", "use -f ."),
         "a misspelt flag": ("create cluster --node=3", "did you mean --nodes?"),
         "missing noun": ("create", "`pilothouse create cluster [NAME]`"),
         "a name without its noun": ("delete web", "`pilothouse delete cluster web`"),
@@ -62,6 +68,30 @@ def test_invalid_command_lines(
     assert main(words.split()) in {1, 2}
     assert message in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@cases(
+    "words, message",
+    {
+        "create": ("create cluster -f *.yaml", "b.yaml is a file, and -f takes one: use -f b.yaml, or -f . for"),
+        "load": ("load -f sub/*.yaml", "sub/b.yaml is a file, and -f takes one: use -f sub/b.yaml, or -f sub for"),
+        "no flag": ("create cluster b.yaml", "b.yaml is a file, and -f takes one: use -f b.yaml"),
+    },
+)
+def test_each_file_needs_its_flag(
+    words: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell makes several files of a pattern, and ``b.yaml`` would be a valid name of a cluster."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    for path in ("a.yaml", "b.yaml", "sub/a.yaml", "sub/b.yaml", "sub/c.yaml"):
+        Path(path).parent.mkdir(exist_ok=True)
+        Path(path).write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
+    args = [arg for word in words.split() for arg in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
+    assert main(args) == 2
+    assert message in capfd.readouterr().err
+    assert not (tmp_path / "state").exists()
 
 
 def record(name: str) -> Record:

@@ -51,11 +51,19 @@ def parse(flags: FlagSet, program: str, args: Sequence[str], *, most: int = 0) -
     if parsed.values["help"]:
         print(flags.help())
         return 0
-    if len(parsed.arguments) > most:
-        noun, extra = "more arguments" if most else "arguments", parsed.arguments[most:]
-        _print_error(f'"{program}" does not take any {noun}, got [{" ".join(map(quoted, extra))}]', program, 2)
-        return 2
+    try:
+        check_number(program, parsed.arguments, most)
+    except UserError as error:
+        _print_error(str(error), program, error.code)
+        return error.code
     return parsed
+
+
+def check_number(program: str, arguments: Sequence[str], most: int) -> None:
+    """Raises ``UserError`` for more than ``most`` positional arguments."""
+    if len(arguments) > most:
+        noun, extra = "more arguments" if most else "arguments", arguments[most:]
+        raise UserError(f'"{program}" does not take any {noun}, got [{" ".join(map(quoted, extra))}]', code=2)
 
 
 def print_text(

@@ -27,7 +27,7 @@ from pilothouse.cli.clusters.cluster import (
     check_name,
     is_name,
 )
-from pilothouse.cli.program import UserError, ended_by_sigterm, parse, serve
+from pilothouse.cli.program import UserError, check_number, ended_by_sigterm, parse, serve
 from pilothouse.cli.terminal import escaped
 from pilothouse.env import Env
 from pilothouse.machinery.flags import BOOL, DURATION, INT, INT32, STRING, Flag, FlagSet, Parsed, closest
@@ -196,9 +196,25 @@ def _named(program: str, args: Sequence[str]) -> Sequence[str]:
             raise UserError(f"{verb} {escaped(args[0])}? Did you mean `{escaped(command)}`?", code=2)
         name = args[0] if args and is_name(args[0]) else "[NAME]"
         raise UserError(f"{verb} what? `{program} cluster {name}`", code=2)
-    if hint := kind_words.of_flags(program, args[1:]):
+    hint = kind_words.of_flags(program, args[1:]) or kind_words.of_selection(f"{program} cluster", args[1:])
+    if hint:
         raise UserError(hint, code=2)
     return args[1:]
+
+
+def _check_single(program: str, arguments: Sequence[str]) -> None:
+    """Raises ``UserError`` for a manifest in place of the name of a cluster, and for several names."""
+    sources.check_no_files(arguments)
+    check_number(program, arguments, 1)
+
+
+def _parse(flags: FlagSet, program: str, args: Sequence[str], *, most: int) -> Parsed | int:
+    """``parse`` for a command whose arguments are names of clusters, which users of other tools give by a flag."""
+    if hint := kind_words.of_selection(program, args):
+        with _printed(program) as code:
+            raise UserError(escaped(hint), code=2)
+        return code[0]
+    return parse(flags, program, args, most=most)
 
 
 @contextlib.contextmanager
@@ -217,9 +233,10 @@ def create(program: str, args: Sequence[str]) -> int:
     """Create a cluster, and start it."""
     with _printed(program) as code:
         try:
-            parsed = parse(create_flag_set(program), program, _named(program, args), most=1)
+            parsed = parse(create_flag_set(program), program, _named(program, args), most=len(args))
             if isinstance(parsed, int):
                 return parsed
+            _check_single(program, parsed.arguments)
             manifests = sources.manifests_of(parsed)
             record = _record(parsed)
             cluster = Clusters().create(record)
@@ -429,7 +446,7 @@ def start(program: str, args: Sequence[str]) -> int:
             text = f"unknown flag: --{name}: a cluster keeps the flags with which it was created, but for --nodes"
             print(f'Error: {text}\nSee "{program} --help" for usage.', file=sys.stderr)
             return 2
-    parsed = parse(flags, program, args, most=len(args))
+    parsed = _parse(flags, program, args, most=len(args))
     if isinstance(parsed, int):
         return parsed
     nodes = parsed["nodes"] if "nodes" in parsed.given else None
@@ -517,7 +534,7 @@ def _delete(cluster: Cluster) -> None:
 
 def _each_named(flags: FlagSet, program: str, args: Sequence[str], act: Callable[[Cluster], None]) -> int:
     """Apply a function to each cluster that the command line names."""
-    parsed = parse(flags, program, args, most=len(args))
+    parsed = _parse(flags, program, args, most=len(args))
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
@@ -573,7 +590,7 @@ def _left(cluster: Cluster) -> str:
 
 def logs(program: str, args: Sequence[str]) -> int:
     """Print the log of a cluster."""
-    parsed = parse(logs_flag_set(program), program, args, most=1)
+    parsed = _parse(logs_flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
@@ -600,7 +617,7 @@ def logs(program: str, args: Sequence[str]) -> int:
 
 def kubeconfig(program: str, args: Sequence[str]) -> int:
     """Print the kubeconfig of a cluster, or merge it."""
-    parsed = parse(kubeconfig_flag_set(program), program, args, most=1)
+    parsed = _parse(kubeconfig_flag_set(program), program, args, most=1)
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
@@ -620,13 +637,14 @@ def load(program: str, args: Sequence[str]) -> int:
         with _printed(program) as code:
             raise UserError(hint, code=2)
         return code[0]
-    parsed = parse(load_flag_set(program), program, args, most=1)
+    parsed = _parse(load_flag_set(program), program, args, most=len(args))
     if isinstance(parsed, int):
         return parsed
     with _printed(program) as code:
         if not parsed["filename"] and not parsed["kustomize"]:
             paths = [word for word in parsed.arguments if Path(word).exists() or "://" in word]
             raise UserError(f"load needs manifests: use -f {shlex.quote(paths[0]) if paths else 'or -k'}", code=2)
+        _check_single(program, parsed.arguments)
         manifests = sources.manifests_of(parsed)
         cluster = contexts.chosen(parsed.arguments[0] if parsed.arguments else "")
         cluster.check_running()

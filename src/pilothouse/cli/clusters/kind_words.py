@@ -60,5 +60,18 @@ def of_flags(program: str, args: Sequence[str]) -> str:
     return ""
 
 
+def of_selection(program: str, args: Sequence[str]) -> str:
+    """The error for a flag that names the cluster, as kubectl's ``--context`` and kind's ``--name`` do, for a command
+    that takes the cluster as an argument; empty if there is none."""
+    for at, word in enumerate(args):
+        if word == "--":
+            break
+        flag, sign, value = word.partition("=")
+        if flag in {"--context", "--name"}:
+            name = (value if sign else next(iter(args[at + 1 :]), "")).removeprefix("pilothouse-")
+            return f"unknown flag: {flag}: the cluster is an argument: `{program} {name or 'NAME'}`"
+    return ""
+
+
 def _is_number(text: str) -> bool:
     return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()

@@ -1,19 +1,32 @@
 """Manifests from where users have them: files, directories, URLs and kustomizations."""
 
+import shlex
 import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pilothouse.cli.manifests import Manifest, all_of, load, manifests_in, not_empty
+from pilothouse.cli.manifests import ENDINGS, Manifest, all_of, load, manifests_in, not_empty
 from pilothouse.cli.program import UserError
 from pilothouse.machinery.flags import Parsed
 
 _URL_SECONDS = 30.0
 _URL_BYTES = 32 * 1024 * 1024
 _KUSTOMIZE_SECONDS = 120.0
+
+
+def check_no_files(words: Sequence[str]) -> None:
+    """Raises ``UserError`` for a manifest among the arguments, which name clusters: the shell makes several words of
+    ``-f *.yaml``, of which the flag takes the first, and the second, ``b.yaml``, may be a valid name."""
+    for word in words:
+        path = Path(word)
+        if path.suffix in ENDINGS and path.is_file():
+            file, directory = shlex.quote(word), shlex.quote(str(path.parent))
+            text = f"{word} is a file, and -f takes one: use -f {file}, or -f {directory} for all of the directory"
+            raise UserError(text, code=2)
 
 
 def manifests_of(parsed: Parsed) -> list[Manifest]:
