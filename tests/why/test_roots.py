@@ -141,6 +141,28 @@ async def test_pods_of_an_unresponsive_node(cluster: Cluster) -> None:
     assert f"node/{node} changed: taint node.kubernetes.io/unreachable:NoExecute added" in text(waiting)
 
 
+async def test_pod_of_a_node_that_has_recovered(cluster: Cluster) -> None:
+    """Until its kubelet reports the pod again, the pod is not ready because of the node, not of its creation."""
+    await cluster.deployment(replicas=1)
+    (name,) = await cluster.pods()
+    node = (await cluster.user.get(PODS, name, NAMESPACE)).spec.node_name
+    await cluster.patch(NODES, node, SILENT, "")
+    await asyncio.sleep(90)
+    recovered = {"metadata": {"annotations": dict.fromkeys(SILENT["metadata"]["annotations"])}}
+    await cluster.patch(NODES, node, recovered, "")
+    for _ in range(20):
+        await asyncio.sleep(0.5)
+        if (await cluster.why("nodes", node, "")).state == "as desired":
+            break
+    explanation = await cluster.why("pods", name)
+    assert explanation.state == "not ready"
+    assert "was marked as not ready because of its node, which is ready again" in text(explanation)
+    (root,) = explanation.roots()
+    assert root.text.startswith(f"node/{node} changed") and '("silent")' in root.text, text(explanation)
+    await asyncio.sleep(20)
+    assert (await cluster.why("pods", name)).state == "as desired"
+
+
 async def test_no_nodes(env: Env) -> None:
     async with async_plane(env=env, nodes=0) as plane:
         cluster = Cluster(plane)

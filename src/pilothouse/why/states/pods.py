@@ -55,7 +55,7 @@ async def not_ready(view: View) -> Finding | None:
         return None
     steps = [await _failure_step(view, failure) for failure in failures(view.now or {})[:_MAX_FAILURES]]
     if not steps:
-        for check in (_node_step, _volume_step, _init_step, _probe_step, _readiness_gates_step):
+        for check in (_node_step, _volume_step, _init_step, _probe_step, _readiness_gates_step, _marked_step):
             step = await check(view)
             if step is not None:
                 steps.append(step)
@@ -119,11 +119,9 @@ async def _missing_object_step(view: View, other: View) -> Step | None:
 async def was_ready(view: View) -> bool:
     """Whether a recorded version of the pod was ready."""
     for change in await view.changes():
-        if change.uid == view.uid and change.type == "MODIFIED":
-            after = await view.evidence.after(change)
-            conditions = ((after or {}).get("status") or {}).get("conditions") or ()
-            if any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions):
-                return True
+        is_update = change.uid == view.uid and change.type == "MODIFIED"
+        if is_update and _is_ready(await view.evidence.after(change)):
+            return True
     return False
 
 
@@ -238,6 +236,26 @@ async def _readiness_gates_step(view: View) -> Step | None:
 def _missing_gates(view: View) -> list[str]:
     gates = [gate.get("conditionType", "") for gate in view.spec.get("readinessGates") or ()]
     return [gate for gate in gates if view.condition(gate).get("status") != "True"]
+
+
+async def _marked_step(view: View) -> Step | None:
+    """A pod that the node lifecycle controller has marked because of its node. The node is ready again, and the kubelet
+    has not reported the pod's status since."""
+    if view.condition("ContainersReady").get("status") != "True":
+        return None
+    for change in reversed(await view.changes()):
+        if change.uid != view.uid or change.type != "MODIFIED":
+            continue
+        old, new = await view.evidence.before(change), await view.evidence.after(change)
+        if _is_ready(old) and not _is_ready(new):
+            text = "was marked as not ready because of its node, which is ready again: its kubelet will report the pod"
+            return await view.chain.step(change, text=text)
+    return None
+
+
+def _is_ready(document: dict[str, Any] | None) -> bool:
+    conditions = ((document or {}).get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 async def _starting_step(view: View) -> Step:
