@@ -24,6 +24,10 @@ def change_by(origin: Origin) -> ObjectChange:
             Origin(user="jane", user_agent=KUBECTL, field_manager="kubectl-set", command="kubectl set image"),
             "jane with kubectl set image",
         ),
+        "a user on behalf of another": (
+            Origin(user="jane", impersonator="admin", user_agent=KUBECTL, command="kubectl delete"),
+            "jane (impersonated by admin) with kubectl delete",
+        ),
         "an older kubectl, by its field manager": (
             Origin(user="jane", user_agent=KUBECTL, field_manager="kubectl-client-side-apply"),
             "jane with kubectl apply",

@@ -8,6 +8,7 @@ it.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pilothouse.api.wire import Request, Response, Stream
@@ -40,6 +41,7 @@ from pilothouse.apiserver.endpoints.impersonation import PREFIX, impersonate, re
 from pilothouse.apiserver.endpoints.reviews import find_object, register
 from pilothouse.apiserver.errors import StatusError
 from pilothouse.apiserver.metrics import ServerMetrics
+from pilothouse.apiserver.origins import impersonated_by
 from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import storage_prefix
 from pilothouse.apiserver.serializers.json import failure
@@ -292,21 +294,25 @@ class HandlerChain:
         self, request: Request, identity: Identity, read_body: ReadBody | None
     ) -> Response | Stream:
         """Handle an authenticated request."""
+        impersonator = ""
         if _impersonates(request):
             info = self._server.core.requests.read(request.method, request.target)
             try:
                 requested = requested_user(request.headers)
                 if requested is not None:
-                    identity, mode = impersonate(identity, requested, Attributes.of(info), self.authorizer)
+                    impersonated, mode = impersonate(identity, requested, Attributes.of(info), self.authorizer)
+                    impersonator = identity.user if identity.user != impersonated.user else ""
+                    identity = impersonated
                     if (context := audit_context()) is not None:
                         context.log_impersonated_user(identity, f"impersonate:{mode}" if mode else "")
             except StatusError as error:
                 if (context := audit_context()) is not None:
                     context.log_error(error)
                 return self._server.presenter.fail(request, info, error)
-        if read_body is None:
-            return await self._server.handle(request, identity)
-        return await self._server.handle(request, identity, read_body)
+        with impersonated_by(impersonator) if impersonator else nullcontext():
+            if read_body is None:
+                return await self._server.handle(request, identity)
+            return await self._server.handle(request, identity, read_body)
 
     def observe(self, request: Request, status: int, seconds: float, size: int | None = None) -> None:
         """Record the metrics of a request, with the size of its response if it is known."""

@@ -29,6 +29,9 @@ _current: ContextVar[Origin | None] = ContextVar("pilothouse origin of writes", 
 _get, _set = _current.get, _current.set
 
 
+_impersonator: ContextVar[str] = ContextVar("pilothouse impersonator of a request", default="")
+
+
 def stamp_origin(staged: Staged) -> None:
     """Set the origin of a staged write to the current request. A hook of the store."""
     staged.change.origin = _get()
@@ -44,9 +47,18 @@ def repeat_writes(last_origin: Origin, env: Env) -> Token[Origin | None]:
     """``begin_writes`` for a request like the last one, without a cause header and audit."""
     cause, time = current_cause(), env.clock.timestamp()
     agent, verb, manager = last_origin.user_agent, last_origin.verb, last_origin.field_manager
-    return _set(
-        Origin(last_origin.user, agent, verb, last_origin.subresource, manager, "", cause, last_origin.command, time)
-    )
+    subresource, command, impersonator = last_origin.subresource, last_origin.command, last_origin.impersonator
+    return _set(Origin(last_origin.user, agent, verb, subresource, manager, "", cause, command, time, impersonator))
+
+
+@contextmanager
+def impersonated_by(user: str) -> Iterator[None]:
+    """Requests handled in this context are sent by this user on behalf of another one."""
+    token = _impersonator.set(user)
+    try:
+        yield
+    finally:
+        _impersonator.reset(token)
 
 
 def current_origin() -> Origin | None:
@@ -118,6 +130,7 @@ def _origin(call: Call, env: Env) -> Origin:
         cause,
         headers.get("kubectl-command", "")[:_MAX_AGENT],
         env.timestamp(),
+        _impersonator.get(),
     )
 
 

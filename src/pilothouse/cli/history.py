@@ -389,7 +389,7 @@ def _lines(version: Version, *, all_fields: bool, triggers: bool) -> Iterator[st
 
 def _author(origin: Origin) -> str:
     agent = origin.user_agent.partition(" ")[0]
-    text = (origin.user or "unknown") + (f" ({agent})" if agent else "")
+    text = (origin.shown_user or "unknown") + (f" ({agent})" if agent else "")
     cause = origin.cause
     if cause is None:
         return text

@@ -87,6 +87,13 @@ class Origin(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_default
     """The kubectl command, from the header ``Kubectl-Command``: ``kubectl scale``."""
     time: float = NO_TIME
     """When the handling of the request began, in seconds since the epoch. ``NO_TIME``, that very object, is omitted."""
+    impersonator: str = ""
+    """The authenticated user, if the request was sent on behalf of ``user`` (``kubectl --as``)."""
+
+    @property
+    def shown_user(self) -> str:
+        """The user, and who impersonated them: ``jane (impersonated by kubernetes-admin)``."""
+        return f"{self.user} (impersonated by {self.impersonator})" if self.impersonator else self.user
 
 
 class InvalidCause(ValueError):

@@ -162,7 +162,7 @@ def origin_of(change: Change) -> dict[str, Any] | None:
     if origin is None:
         return None
     return {
-        "user": origin.user,
+        "user": origin.shown_user,
         "userAgent": origin.user_agent[:_LONGEST_VALUE],
         "verb": origin.verb,
         "subresource": origin.subresource,

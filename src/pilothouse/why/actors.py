@@ -33,7 +33,7 @@ def actor(change: ObjectChange) -> str:
     claimed = origin.cause if change.cause is None else None
     claims = f", who claims to be {claimed.component}" if claimed is not None else ""
     tool = _tool(origin)
-    return (" with ".join(part for part in (origin.user, tool) if part)) + claims
+    return (" with ".join(part for part in (origin.shown_user, tool) if part)) + claims
 
 
 def _tool(origin: Origin) -> str:
@@ -95,7 +95,8 @@ def root_kind(change: ObjectChange) -> str:
     cause = component_cause(change)
     if cause is None:
         # Without a user it is from a decision log, and so from a program of pilothouse.
-        return PROGRAM if origin.user.startswith("system:") or not origin.user else USER
+        sender = origin.impersonator or origin.user
+        return PROGRAM if sender.startswith("system:") or not sender else USER
     if cause.component in FAULTS:
         return FAULT
     if any(trigger.type == TIMER for trigger in cause.triggers):

@@ -47,7 +47,8 @@ def _is_user_write(change: ObjectChange) -> bool:
     origin = change.origin
     if origin is None or component_cause(change) is not None or origin.subresource == "status":
         return False
-    return bool(origin.user) and not is_component(origin.user)
+    sender = origin.impersonator or origin.user
+    return bool(sender) and not is_component(sender)
 
 
 async def _write(evidence: ServerEvidence, change: ObjectChange) -> Write:

@@ -229,6 +229,19 @@ async def test_impersonation_records_both_users(env: Env) -> None:
     assert event["responseStatus"]["code"] == 403
 
 
+async def test_history_has_both_users_of_an_impersonation(env: Env) -> None:
+    served = AuditedServer(env, PolicyRule("None"), authorization="AlwaysAllow")
+    await served.chain.start()
+    acts_as = {"impersonate-user": "joe", "impersonate-group": "g"}
+    await served.request("POST", MAPS, ONE, {**ADMIN, **acts_as})
+    await served.request("DELETE", f"{MAPS}/one")
+    origins = [change.origin for change in served.server.store.changes("/configmaps/")]
+    assert [(origin.shown_user, origin.user, origin.impersonator) for origin in origins if origin is not None] == [
+        ("joe (impersonated by admin)", "joe", "admin"),
+        ("admin", "admin", ""),
+    ]
+
+
 async def test_forbidden_impersonation_records_one_user(env: Env) -> None:
     served = await _started(env, PolicyRule("Metadata", users=("jane",), omit_stages=("RequestReceived",)))
     await served.request("GET", MAPS, headers={**JANE, "impersonate-user": "joe"})
