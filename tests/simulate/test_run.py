@@ -770,6 +770,21 @@ def test_the_work_of_cronjobs_does_not_count_as_activity(tmp_path: Path) -> None
     assert run_result.seconds == pytest.approx(30.0 + run_result.measures["time until quiet"] + 180.0, abs=1.0)
 
 
+def test_a_pod_that_stays_pending_does_not_count_as_activity(tmp_path: Path) -> None:
+    """The scheduler tries it again every five minutes, and records an Event about each attempt."""
+    pod = """
+  - apiVersion: v1
+    kind: Pod
+    metadata: {name: huge}
+    spec: {containers: [{name: huge, image: "huge:1", resources: {requests: {cpu: "900"}}}]}
+"""
+    spec = WEB.replace("{time: 5m}", "{quiet: 12m, time: 1h}").replace("\n  ready:", f"{pod}  ready:")
+    spec += "  timeline: [{at: 5m, restart: {deployment: web}}]\n"
+    run_result = result(tmp_path, spec)
+    assert run_result.failure is None
+    assert 300.0 < run_result.measures["time until quiet"] < 330.0
+
+
 def test_writers_of_a_budget_exist(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(HEAD + WEB + "  expect: {budgets: [{writes: {max: 1, by: scheduller}}]}\n", encoding="utf-8")

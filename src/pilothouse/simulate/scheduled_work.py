@@ -16,6 +16,8 @@ from pilothouse.storage import Change
 
 CRON_JOBS = "batch/cronjobs/"
 JOBS = "batch/jobs/"
+SCHEDULER = "scheduler"
+_EVENTS = "/events/"
 _OWNED = (JOBS, "/pods/", "/persistentvolumeclaims/")
 _QUOTAS = "/resourcequotas/"
 """Their status counts the objects of Jobs, too. It is written only after something else has been."""
@@ -42,7 +44,8 @@ class ScheduledWork(Invariant):
     """The time of the last write that is not scheduled work, and what was written recently.
 
     Scheduled work: the ``roots`` (CronJobs, and perhaps all Jobs), the objects that they own, directly or not, the
-    Events about these, and the status of ResourceQuotas. Heartbeats are not counted either.
+    Events about these, and the status of ResourceQuotas. Heartbeats are not counted either, nor the scheduler's Events:
+    it tries a pod that stays pending every five minutes, and an attempt that changes something writes the pod, too.
     """
 
     def __init__(self, roots: tuple[str, ...]) -> None:
@@ -64,6 +67,8 @@ class ScheduledWork(Invariant):
     def committed(self, change: Change, origin: Origin | None) -> None:
         """An object was written."""
         if self._simulation is None or is_heartbeat(change) or self._is_scheduled(change.key, change.value):
+            return
+        if change.key.startswith(_EVENTS) and origin is not None and origin.program.partition("#")[0] == SCHEDULER:
             return
         self.last_other_write = self._simulation.env.monotonic()
         self._recent[f"{change.key} by {origin.program.partition('#')[0] if origin else 'the API server'}"] += 1
