@@ -770,6 +770,16 @@ def test_the_work_of_cronjobs_does_not_count_as_activity(tmp_path: Path) -> None
     assert run_result.seconds == pytest.approx(30.0 + run_result.measures["time until quiet"] + 180.0, abs=1.0)
 
 
+def test_applying_some_fields_patches_an_existing_object(tmp_path: Path) -> None:
+    """As ``kubectl apply`` does, although the fields alone are no valid object."""
+    scale = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {replicas: 5}}"
+    spec = WEB + f"  timeline: [{{at: 1m, apply: [{scale.replace('NAME', 'web')}]}}]\n"
+    spec += "  expect: {atEnd: [{cel: \"objects.deployments['default/web'].status.readyReplicas == 5\"}]}\n"
+    assert result(tmp_path, spec).failure is None
+    spec = WEB + f"  timeline: [{{at: 1m, apply: [{scale.replace('NAME', 'wep')}]}}]\n"
+    assert "spec.selector: Required value" in failure(tmp_path, spec)
+
+
 def test_a_pod_that_stays_pending_does_not_count_as_activity(tmp_path: Path) -> None:
     """The scheduler tries it again every five minutes, and records an Event about each attempt."""
     pod = """

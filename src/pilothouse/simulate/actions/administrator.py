@@ -9,7 +9,7 @@ import msgspec
 from pilothouse.api.apiextensions import CUSTOM_RESOURCE_DEFINITIONS
 from pilothouse.api.kinds import Kind
 from pilothouse.client import Client, json_patch, merge_patch, strategic_merge_patch
-from pilothouse.client.errors import AlreadyExists, ApiError, NotFound
+from pilothouse.client.errors import AlreadyExists, ApiError, Invalid, NotFound
 from pilothouse.client.patches import Patch
 from pilothouse.machinery.api_resources import Discovery, Resource
 from pilothouse.machinery.flags import closest
@@ -121,14 +121,22 @@ class Administrator:
                     kind, document, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
                 )
             except AlreadyExists:
-                # The lists of a pod keep the items that admission has added, such as the volume with the token of the
-                # service account: they can't be removed.
-                patch = strategic_merge_patch(document) if kind.group_resource == "pods" else merge_patch(document)
-                await self.client.patch(
-                    kind, name, patch, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
-                )
+                await self._patch_applied(kind, document, namespace)
+            except Invalid as invalid:
+                # Some fields of an existing object: the server validates an object before it looks for its name.
+                try:
+                    await self._patch_applied(kind, document, namespace)
+                except NotFound:
+                    raise invalid from None
         except ApiError as error:
             raise ActionError(f"{document['kind']} {name}: {error}") from error
+
+    async def _patch_applied(self, kind: Kind[Any], document: dict[str, Any], namespace: str) -> None:
+        # The lists of a pod keep the items that admission has added, such as the volume with the token of the service
+        # account: they can't be removed.
+        patch = strategic_merge_patch(document) if kind.group_resource == "pods" else merge_patch(document)
+        name = document["metadata"].get("name", "")
+        await self.client.patch(kind, name, patch, namespace, field_manager=FIELD_MANAGER, field_validation="Strict")
 
     async def _wait_established(self, name: str) -> None:
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
