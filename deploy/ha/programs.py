@@ -70,7 +70,7 @@ def programs(at: Layout) -> list[Program]:
         _balancer(at),
         *(_manager(at, name) for name in MANAGERS),
         *(_scheduler(at, name) for name in SCHEDULERS),
-        Program(NODES, ("pilothouse", "nodes", f"--kubeconfig={at.kubeconfig(ADMIN)}", "--nodes=3")),
+        Program(NODES, ("pilothouse", "nodes", f"--kubeconfig={at.kubeconfig(ADMIN)}", "--nodes=3", "--storage")),
     ]
 
 

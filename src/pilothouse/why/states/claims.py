@@ -89,12 +89,9 @@ async def _provisioning(view: View, class_: View, node: str) -> Step:
     driver = await view.read("csidrivers.storage.k8s.io", provisioner, namespace="")
     if driver.now is None and not driver.is_unreadable:
         drivers = [found["metadata"]["name"] for found in await view.evidence.objects(driver.reference.resource, "")]
-        there = (
-            f"there {'is' if len(drivers) == 1 else 'are'} {', '.join(drivers[:_SHOWN])}"
-            if drivers
-            else "there is none"
-        )
-        step.table = [f"there is no CSIDriver {provisioner}; {there}"]
+        verb = "is" if len(drivers) == 1 else "are"
+        there = f"; there {verb} {', '.join(drivers[:_SHOWN])}" if drivers else ", nor any other"
+        step.table = [f"there is no CSIDriver {provisioner}{there}"]
         last = await newest_change(class_)
         if last is not None:
             step.because = [last]
