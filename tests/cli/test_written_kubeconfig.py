@@ -116,10 +116,10 @@ async def test_file_of_a_running_server_is_kept(tmp_path: Path, capsys: pytest.C
             assert url_in(path) == first
             assert not beside.exists()
             assert capsys.readouterr().err == (
-                f"note: {path} is for {first}, which is still running; "
+                f"note: {path} is for {first}, where a server is listening; "
                 f"the kubeconfig of https://127.0.0.1:2 is {beside}\n"
             )
-            with pytest.raises(UserError, match=f"is for {first}, which is still running; name another file with"):
+            with pytest.raises(UserError, match=f"is for {first}, where a server is listening; name another file with"):
                 async with own_kubeconfig(path, server(GONE), explicit=True):
                     pass
             async with own_kubeconfig(path, server(GONE), explicit=True, exclusive=True) as replaced:

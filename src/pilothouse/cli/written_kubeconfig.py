@@ -234,10 +234,10 @@ def _free_path(path: Path, server: Server, *, explicit: bool, exclusive: bool, f
     if exclusive or old in {"", server.url} or not _is_reachable(old):
         return path
     if explicit:
-        raise UserError(f"{path} is for {old}, which is still running; name another file with {flag}")
+        raise UserError(f"{path} is for {old}, where a server is listening; name another file with {flag}")
     sibling = path.with_name(f"{path.name}-{server.port}")
     print(
-        f"note: {path} is for {old}, which is still running; the kubeconfig of {server.url} is {sibling}",
+        f"note: {path} is for {old}, where a server is listening; the kubeconfig of {server.url} is {sibling}",
         file=sys.stderr,
     )
     return _free_path(sibling, server, explicit=True, exclusive=False, flag=flag)
