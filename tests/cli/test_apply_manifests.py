@@ -1,6 +1,7 @@
 """Waiting for manifests ends when an object has failed."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -76,3 +77,46 @@ async def test_an_object_that_need_not_become_ready_has_one_line(env: Env, capsy
         assert [await apply_all(cluster.client, manifests, limit=100) for _time in range(2)] == [0, 0]
     lines = [f"configmaps/a in default {verb}\nall manifests are ready\n" for verb in ("created", "unchanged")]
     assert capsys.readouterr().out == "".join(lines)
+
+
+def deployment(**container: Any) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", **container}]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+WORKLOADS = ("deployment-controller", "replicaset-controller")
+
+
+async def test_the_last_line_names_an_image_that_cannot_be_pulled(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also while the newest warning of the pods is only ``Error: ImagePullBackOff``. Retries say nothing new."""
+    async with async_plane(env=env, nodes=1, controllers=WORKLOADS) as cluster:
+        manifests = [Manifest("f", deployment(image="nginx:does-not-exist"))]
+        for limit in (15, 25, 60):
+            assert await apply_all(cluster.client, manifests, limit=limit) == 1
+            lines = capsys.readouterr().out.splitlines()
+            why = r'Pod web-\w+-\w+ and 2 more: Failed: Failed to pull image "nginx:does-not-exist": .*'
+            assert re.fullmatch(rf"not ready after {limit} s: deployments.apps/web in default: .* \({why}\)", lines[-1])
+            said = [line.rpartition("Failed: ")[2] for line in lines if line.startswith("  ")]
+            assert len(said) == len(set(said)) == 3
+
+
+async def test_pods_that_fail_alike_are_reported_by_one_line(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    """Although the kubelet's message has the name and uid of the pod."""
+    async with async_plane(env=env, nodes=1, controllers=WORKLOADS) as cluster:
+        manifests = [Manifest("f", deployment(image="busybox", command=["false"]))]
+        assert await apply_all(cluster.client, manifests, limit=120) == 1
+    lines = capsys.readouterr().out.splitlines()
+    why = r"Pod web-\w+-\w+ and 2 more: BackOff: Back-off restarting failed container web in pod .*"
+    assert re.fullmatch(rf"not ready after 120 s: deployments.apps/web in default: .* \({why}\)", lines[-1])
+    assert len([line for line in lines if line.startswith("  ")]) == 1
+
+
+async def test_attempts_to_create_a_pod_are_reported_once(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    """Although each has another name in its message."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+    async with async_plane(env=env, nodes=1, controllers=(*WORKLOADS, "resourcequota-controller")) as cluster:
+        manifests = [Manifest("f", document) for document in (quota, deployment(image="busybox"))]
+        assert await apply_all(cluster.client, manifests, limit=30) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if "FailedCreate: Error creating: " in line and line.startswith("  ")]) == 1

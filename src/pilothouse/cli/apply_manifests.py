@@ -124,7 +124,8 @@ class _Rollout:
         self._left = dict(enumerate(applied_objects))
         self._shown: dict[int, str] = {}
         self._since: dict[int, float] = {}
-        self._why: dict[int, list[str]] = {}
+        self._why: dict[int, str] = {}
+        self._said: dict[int, set[tuple[str, str, str]]] = {}
         self._failed: set[int] = set()
 
     @property
@@ -134,7 +135,7 @@ class _Rollout:
         for number, applied_object in self._left.items():
             reason = self._why.get(number)
             text = self._shown.get(number, "not checked yet")
-            lines.append(f"{_title(applied_object)}: {text}{f' ({reason[0]})' if reason else ''}")
+            lines.append(f"{_title(applied_object)}: {text}{f' ({reason})' if reason else ''}")
         return lines
 
     async def watch(self) -> None:
@@ -159,18 +160,24 @@ class _Rollout:
                 await asyncio.sleep(_CHECK_SECONDS)
 
     async def explain(self) -> None:
-        """Show the reasons of objects that are not done, unless they were shown before."""
+        """Show the reasons of objects that are not done."""
         for number, applied_object in list(self._left.items()):
             await self._explain(number, applied_object)
 
     async def _explain(self, number: int, applied_object: "AppliedObject") -> None:
-        warnings = await self._explainer.warnings(
+        """Show what the object's warnings say. Each statement is shown once: an attempt that fails again for the same
+        reason, or another pod, says nothing new."""
+        warnings = await self._explainer.warned(
             applied_object.kind.kind, applied_object.name, applied_object.namespace, applied_object.uid
         )
-        if warnings and warnings != self._why.get(number):
-            self._why[number] = warnings
-            for warning in warnings:
-                say(f"  {_title(applied_object)}: {warning}")
+        if not warnings:
+            return
+        self._why[number] = warnings[0].line
+        said = self._said.setdefault(number, set())
+        for warned in warnings:
+            if warned.statement not in said:
+                said.add(warned.statement)
+                say(f"  {_title(applied_object)}: {warned.line}")
 
     async def _progress_of(self, applied_object: "AppliedObject") -> "Progress":
         try:

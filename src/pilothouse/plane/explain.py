@@ -5,6 +5,7 @@ on request, and the owners of each are followed.
 """
 
 import datetime
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -19,11 +20,21 @@ from pilothouse.machinery.owners import controller_of
 MAX_WARNINGS = 3
 _MAX_EVENTS = 200
 _MAX_OWNERS = 5
+_BARE = re.compile(r"Error: \w+")
+_GENERATED = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
+"""The suffix that the API server appends to generateName (``k8s.io/apimachinery/pkg/util/rand``)."""
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class _Owned(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """A line about events, and what it says apart from the names of the objects, which vary between them."""
+
+    line: str
+    statement: tuple[str, str, str]
 
 
 _read = msgspec.json.Decoder(_Owned).decode
@@ -43,14 +54,21 @@ class Explainer:
 
         That they cannot be read is a line as well.
         """
+        return [warned.line for warned in await self.warned(kind, name, namespace, uid)]
+
+    async def warned(self, kind: str, name: str, namespace: str, uid: str = "") -> list[Warned]:
+        """The lines of ``warnings``, each with its statement. Messages that are only a reason are after those with
+        details."""
         try:
             events = (await self._client.list(EVENTS, namespace)).items
             warnings = sorted((event for event in events if event.type == "Warning"), key=_newest, reverse=True)
+            warnings.sort(key=_is_bare)
             target = ObjectReference(kind=kind, name=name, uid=uid)
             related = [event for event in warnings[:_MAX_EVENTS] if await self._is_about(event, target, namespace)]
         except (ApiError, OSError, LookupError) as error:
-            return [f"why is not known: its events could not be read: {error}"]
-        return _lines(related)
+            line = f"why is not known: its events could not be read: {error}"
+            return [Warned(line, ("", "", line))]
+        return _described(related)
 
     async def normal_events(self, kind: str, name: str, namespace: str) -> list[str]:
         """The newest events about an object itself that are not warnings, as lines. None if they cannot be read; then
@@ -60,7 +78,8 @@ class Explainer:
         except (ApiError, OSError):
             return []
         about = [event for event in events if (event.involved_object.kind, event.involved_object.name) == (kind, name)]
-        return _lines(sorted((event for event in about if event.type != "Warning"), key=_newest, reverse=True))
+        normal = sorted((event for event in about if event.type != "Warning"), key=_newest, reverse=True)
+        return [described.line for described in _described(normal)]
 
     async def _is_about(self, event: Event, target: ObjectReference, namespace: str) -> bool:
         if not target.uid and target.name in event.message:
@@ -99,16 +118,31 @@ def _newest(event: Event) -> datetime.datetime:
     return event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp or _LONG_AGO
 
 
-def _lines(events: Iterable[Event]) -> list[str]:
-    """One for each reason and message, whatever the number of objects that it is about."""
-    about: dict[tuple[str, str, str], dict[str, None]] = {}
+def _is_bare(event: Event) -> bool:
+    """Whether the message is only a container's reason for waiting (``Error: ImagePullBackOff``). The kubelet records
+    the details, such as the image, in another event."""
+    return _BARE.fullmatch(event.message) is not None
+
+
+def _described(events: Iterable[Event]) -> list[Warned]:
+    """One for each statement, whatever the number of objects that it is about, with the first of its messages."""
+    about: dict[tuple[str, str, str], tuple[str, dict[str, None]]] = {}
     for event in events:
-        about.setdefault((event.involved_object.kind, event.reason, event.message), {})[event.involved_object.name] = (
-            None
-        )
-    lines = []
-    for (kind, reason, message), names in list(about.items())[:MAX_WARNINGS]:
+        involved = event.involved_object
+        statement = (involved.kind, event.reason, _without_names(event.message, involved))
+        about.setdefault(statement, (event.message, {}))[1][involved.name] = None
+    described = []
+    for statement, (message, names) in list(about.items())[:MAX_WARNINGS]:
         first, *others = names
         more = f" and {len(others)} more" if others else ""
-        lines.append(f"{kind} {first}{more}: {reason}: {message}")
-    return lines
+        kind, reason, _ = statement
+        described.append(Warned(f"{kind} {first}{more}: {reason}: {message}", statement))
+    return described
+
+
+def _without_names(message: str, about: ObjectReference) -> str:
+    """The message without the name and uid of its object, and without names generated from that name, which differ
+    between the attempts of a ReplicaSet to create a pod."""
+    if about.uid:
+        message = message.replace(about.uid, "")
+    return re.sub(rf"(?<![\w.-]){re.escape(about.name)}({_GENERATED})?(?![a-z0-9-])", "", message)
