@@ -164,6 +164,24 @@ def test_all_and_names_exclude_each_other(
 
 
 @posix
+def test_a_missing_cluster_is_no_error_with_ignore_not_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a trap that cleans up after whatever a script has done."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["delete", "cluster", "a"]) == 1
+    assert 'no cluster "a"' in capsys.readouterr().err
+    for words in (["a"], [], ["a", "b"]):
+        assert main(["delete", "cluster", *words, "--ignore-not-found"]) == 0
+    assert capsys.readouterr() == ("", "")
+    Clusters().create(record("b"))
+    assert main(["delete", "cluster", "a", "b", "--ignore-not-found"]) == 0
+    assert capsys.readouterr() == ('cluster "b" is deleted\n', "")
+    assert main(["delete", "cluster", "A", "--ignore-not-found"]) == 2
+    assert "can't be the name of a cluster" in capsys.readouterr().err
+
+
+@posix
 def test_the_lock_has_no_place_among_the_standard_streams(tmp_path: Path) -> None:
     cluster = Clusters(tmp_path).create(record("a"))
     kept = os.dup(0)

@@ -150,7 +150,11 @@ def start_flag_set(program: str) -> FlagSet:
 def delete_flag_set(program: str) -> FlagSet:
     """Every flag of ``delete``."""
     flags = FlagSet(DELETE_USAGE.format(program=program), plain=True)
-    flags.add("delete", Flag("all", BOOL, False, "Delete all clusters"))
+    flags.add(
+        "delete",
+        Flag("all", BOOL, False, "Delete all clusters"),
+        Flag("ignore-not-found", BOOL, False, "A cluster that does not exist is not an error"),
+    )
     return _common(flags)
 
 
@@ -495,7 +499,8 @@ def delete(program: str, args: Sequence[str]) -> int:
         parsed = parse(flags, program, args, most=len(args))
         if isinstance(parsed, int):
             return parsed
-        code[0] = _each(_chosen_names(parsed), program, _delete, ignore_missing=parsed["all"], damaged=True)
+        ignore_missing = parsed["all"] or parsed["ignore-not-found"]
+        code[0] = _each(_chosen_names(parsed), program, _delete, ignore_missing=ignore_missing, damaged=True)
     return code[0]
 
 
