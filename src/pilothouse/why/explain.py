@@ -31,6 +31,7 @@ async def explain(
     explanation = Explanation(object=view.title, namespace=reference.namespace, state=result.state, steps=steps)
     for root in explanation.roots()[:_MAX_ROOTS]:
         await view.chain.add_nearby(root)
+    explanation.root_causes = explanation.causes()
     explanation.unseen = list(evidence.unseen)
     return explanation
 

@@ -1,6 +1,7 @@
 """``Explanation``: a tree of steps from the state of an object to its root causes, and its output as text."""
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -17,7 +18,8 @@ STATE = "state"
 UNKNOWN = "unknown"
 """The root cause is not recorded."""
 
-
+_MAX_ROOT_LINES = 4
+"""Lines of a state's table that are repeated with the root causes."""
 _TIME = re.compile(r'(?<!")\b(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z')
 
 NOT_FOUND = "not found"
@@ -66,6 +68,11 @@ class Step(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
             return [self]
         return [root for step in self.because for root in step.roots()]
 
+    @property
+    def is_change(self) -> bool:
+        """Whether this is a change, or that one is not recorded; otherwise it is a state."""
+        return bool(self.time or self.by or self.resource_version) or self.root == UNKNOWN
+
 
 class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
     """The explanation of one object's state."""
@@ -78,6 +85,35 @@ class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="came
     """The findings with their causes, the most important first."""
     unseen: list[str] = []
     """What could not be read, and why."""
+    root_causes: list[Step] = []
+    """What holds the object up, each with the changes that led to it as ``because``; otherwise the first changes."""
+
+    def causes(self) -> list[Step]:
+        """The ``root_causes`` of the steps.
+
+        The cause on a way to a root is its last state: the last change, such as the creation of a Deployment, does not
+        say what is wrong. A state that has other states as its causes only sums them up."""
+        states: dict[tuple[str, str], Step] = {}
+        alone: dict[tuple[str, str], Step] = {}
+        for state, root in (pair for step in self.steps for pair in _roots_of_states(step, None)):
+            if state is None:
+                alone.setdefault(_key(root), root)
+                continue
+            cause = states.get(_key(state))
+            if cause is None:
+                because = list[Step]()
+                cause = states[_key(state)] = Step(
+                    text=state.text,
+                    object=state.object,
+                    namespace=state.namespace,
+                    table=state.table,
+                    root=state.root or STATE,
+                    because=because,
+                )
+            if root is not state and _key(root) not in map(_key, cause.because):
+                cause.because.append(root)
+        named = {_key(root) for cause in states.values() for root in cause.because}
+        return [*states.values(), *(root for key, root in alone.items() if key not in named)]
 
     def roots(self) -> list[Step]:
         """All root causes, each once."""
@@ -86,6 +122,21 @@ class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="came
             for root in step.roots():
                 unique.setdefault((root.text, root.resource_version), root)
         return list(unique.values())
+
+
+def _roots_of_states(step: Step, state: Step | None) -> Iterator[tuple[Step | None, Step]]:
+    """The roots below a step, each with the last state that leads to it."""
+    if not step.is_change:
+        state = step
+    if not step.because:
+        yield state, step
+    sums_up = not step.is_change and not all(cause.is_change for cause in step.because)
+    for cause in step.because:
+        yield from _roots_of_states(cause, None if sums_up else state)
+
+
+def _key(step: Step) -> tuple[str, str]:
+    return step.text, step.resource_version
 
 
 def pluralize(number: int, noun: str) -> str:
@@ -99,16 +150,28 @@ def text_lines(explanation: Explanation) -> list[str]:
     lines = [f"{explanation.object}{within}: {explanation.state}"]
     for number, step in enumerate(explanation.steps):
         lines += tree_lines(step, is_last=number == len(explanation.steps) - 1)
-    roots = explanation.roots()
     if any(step.because for step in explanation.steps):
-        lines += ["", "Root cause:" if len(roots) == 1 else "Root causes:"]
-        for root in roots:
-            lines += [f"  {_headline(root)}", *(f"    {hint}" for hint in root.hints)]
+        lines += ["", "Root cause:" if len(explanation.root_causes) == 1 else "Root causes:"]
+        for cause in explanation.root_causes:
+            lines += [f"  {line}" for line in _cause_lines(cause)]
     else:
-        lines += [f"   {hint}" for root in roots for hint in root.hints]
+        lines += [f"   {hint}" for root in explanation.roots() for hint in root.hints]
     if explanation.unseen:
         lines += ["", "Not seen:", *(f"  {item}" for item in explanation.unseen)]
     return plain_times(lines)
+
+
+def _cause_lines(cause: Step) -> Iterator[str]:
+    """A root cause: what holds the object up, the beginning of its table, and the changes that led to it."""
+    yield _headline(cause)
+    if not cause.is_change:
+        yield from (f"  {line}" for line in cause.table[:_MAX_ROOT_LINES])
+        if more := len(cause.table[_MAX_ROOT_LINES:]):
+            yield f"  and {pluralize(more, 'more line')} above"
+    yield from (f"  {hint}" for hint in cause.hints)
+    for change in cause.because:
+        yield f"  {_headline(change)}"
+        yield from (f"    {hint}" for hint in change.hints)
 
 
 def plain_times(lines: list[str]) -> list[str]:

@@ -226,12 +226,13 @@ export class ObjectPage {
       more ? h("p", { class: "note", text: `${more} older versions are not shown.` }) : null);
   }
 
-  #drawWhy({ object, state, steps, unseen }) {
-    const roots = steps.some((step) => step.because?.length) ? new Map(rootsOf(steps).map((step) => [`${step.text} ${step.resourceVersion}`, step])) : null;
+  #drawWhy({ object, state, steps, unseen, rootCauses }) {
+    const roots = steps.some((step) => step.because?.length) ? rootCauses : null;
     fill(this.panel,
       h("p", {}, h("b", { text: `${object}: ${state}` })),
-      roots ? [h("h2", { text: roots.size === 1 ? "Root cause" : "Root causes" }),
-        h("ul", { class: "roots" }, [...roots.values()].map((step) => h("li", {}, headline(step), hints(step)))),
+      roots ? [h("h2", { text: roots.length === 1 ? "Root cause" : "Root causes" }),
+        h("ul", { class: "roots" }, roots.map((step) => h("li", {}, headline(step), hints(step),
+          step.because?.length ? h("ul", { class: "owned note" }, step.because.map((each) => h("li", {}, headline(each), hints(each)))) : null))),
         h("h2", { text: "How it happened" })] : null,
       stepTree(steps, roots ? () => null : hints),
       unseen?.length ? [h("h2", { text: "Not seen" }), h("ul", {}, unseen.map((text) => h("li", { text })))] : null);
@@ -252,10 +253,6 @@ export class ObjectPage {
       if (this.tab === "why") fill(this.panel, h("p", { class: "error", text: error.message }));
     }
   }
-}
-
-function rootsOf(steps) {
-  return steps.flatMap((step) => (step.because?.length ? rootsOf(step.because) : [step]));
 }
 
 /** What else the same user did then, of a step of somebody's act. */
