@@ -110,3 +110,62 @@ def test_pods_that_are_deleted_count_once(tmp_path: Path) -> None:
     _outcome, _recording, web = _outage(tmp_path, silent="1m", grows="1m5s")
     assert web.pods_deleted == web.evictions == 3
     assert web.deleted_by == {"node-controller": 3}
+
+
+_ZONES = """
+apiVersion: simulate.pilothouse.io/v1alpha1
+kind: Scenario
+metadata: {name: zones}
+spec:
+  cluster: {nodeGroups: [{name: a, count: 1, zone: a}, {name: b, count: 1, zone: b}]}
+  objects:
+  - apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web}
+    spec:
+      replicas: 8
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: web, image: "web:1"}]}
+  ready: 1m
+  timeline:
+  - {name: crash, at: 1m, crash: {selector: app=web, count: 2}}
+  - {name: outage, at: 5m, nodes: {zone: a, silence: true, for: 5m}}
+  until: {time: 15m}
+  expect: {budgets: [{workload: deployment/web, maxUnavailable: 1}]}
+"""
+
+
+def test_the_pods_that_exceed_a_budget_of_unavailable_pods(tmp_path: Path) -> None:
+    path = tmp_path / "zones.yaml"
+    path.write_text(_ZONES, encoding="utf-8")
+    outcome = run(load(str(path)), 0)
+    (budget,) = outcome.budgets
+    first, most = budget.moments
+    assert (first.at, first.unavailable, first.more) == (budget.at, 2, 0)
+    assert {pod.reason for pod in first.pods} == {"its container web has ended: Error, exit code 1"}
+    assert (most.unavailable, most.more) == (budget.measured, 0)
+    assert [(pod.node, pod.zone) for pod in most.pods] == [("a-0", "a")] * 4
+    assert most.pods[0].reason == "its node is not ready; the pod was marked so at 5m50s by node-controller"
+    assert outcome.failure is not None
+    assert "\n  2 unavailable at 1m; pods that were not ready:\n    default/web-" in outcome.failure.message
+    assert outcome.failure.why.startswith("why it was written:")
+
+
+def test_many_pods_exceed_a_budget_of_unavailable_pods(tmp_path: Path) -> None:
+    """Their node is deleted, then they are; their replacements wait for the other node."""
+    path = tmp_path / "zones.yaml"
+    text = _ZONES.replace("replicas: 8", "replicas: 16").replace("silence: true", "vanish: true")
+    path.write_text(text.replace("count: 2}}", "count: 1}}"), encoding="utf-8")
+    outcome = run(load(str(path)), 0)
+    (moment,) = outcome.budgets[0].moments
+    assert len(moment.pods) == 5
+    assert moment.unavailable == 8
+    assert outcome.failure is not None
+    assert outcome.failure.message.endswith(f"\n    and {moment.more} more")
+    assert moment.more >= 3
+    assert moment.pods[0].reason == "marked for deletion at 6m by pod-garbage-collector"
+    replacement = moment.pods[1]
+    assert replacement.reason == "its containers have not started (created at 6m by replicaset-controller)"
+    assert str(replacement).startswith(f"{replacement.pod} on b-0 (zone b): its containers")

@@ -14,6 +14,7 @@ from pilothouse.simulate.readiness import TimesToReady, Wait, Waits, percentile
 from pilothouse.simulate.result import BudgetResult, Failure
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.simulate.scenario.schema import WORKLOAD_KINDS, Budget
+from pilothouse.simulate.unavailable import Moment, UnavailablePods
 from pilothouse.storage import Change
 
 MAX_WORKLOADS = 200
@@ -105,6 +106,12 @@ class _Usage(msgspec.Struct):
     closest: dict[int, tuple[int, int]] = {}
     """By budget number: unavailable pods and limit at the time when the budget came closest to its limit or exceeded it
     most. A limit in percent changes with the replicas."""
+    unavailable: UnavailablePods | None = None
+    """Only of workloads with a budget."""
+    moments: dict[int, dict[float, Moment]] = {}
+    """By budget number and time: when it was exceeded first, and most."""
+    why: dict[int, str] = {}
+    """By budget number: the causes of the write that exceeded it first."""
 
 
 class _PodUsage(msgspec.Struct):
@@ -167,13 +174,13 @@ class Usage(Invariant):
 
     # Changes
 
-    def committed(self, change: Change, _origin: Origin | None) -> None:
+    def committed(self, change: Change, origin: Origin | None) -> None:
         """A write has become visible."""
         if self._simulation is None:
             return
         key = change.key
         if key.startswith(_PODS):
-            self._pod_changed(change)
+            self._pod_changed(change, origin)
         elif key.startswith(_REPLICASETS):
             self._replicaset_changed(change.type, change.value)
         elif key.startswith(_JOBS):
@@ -215,6 +222,8 @@ class Usage(Invariant):
                 usage.desired = usage.required = 0
             return
         usage = self._workloads.setdefault(name, _Usage())
+        if usage.unavailable is None and name in self._budgets_by_workload:
+            usage.unavailable = UnavailablePods()
         usage.desired = workload.status.desired_number_scheduled if kind == "DaemonSet" else workload.spec.replicas
         usage.required = min(usage.required, usage.desired)
         self._count(name, usage)
@@ -226,10 +235,14 @@ class Usage(Invariant):
         owner = self._owner(pod)
         self._pods[key] = _PodUsage(owner, restarts=restarts)
         usage = self._workloads.get(owner) if owner is not None else None
-        if usage is not None and _is_ready(pod) and not pod.metadata.deletion_timestamp:
+        if usage is None:
+            return
+        if _is_ready(pod) and not pod.metadata.deletion_timestamp:
             usage.ready[key] = None
+        elif usage.unavailable is not None:
+            usage.unavailable.not_ready(key, self._now(), None, was_ready=False)
 
-    def _pod_changed(self, change: Change) -> None:
+    def _pod_changed(self, change: Change, origin: Origin | None) -> None:
         pod = _pod(change.value)
         key = change.key
         pod_usage = self._pods.get(key)
@@ -247,7 +260,15 @@ class Usage(Invariant):
         if pod_usage.owner is not None:
             usage = self._workloads.get(pod_usage.owner)
             if usage is not None:
-                if ready and not deleted and not pod.metadata.deletion_timestamp:
+                is_available = ready and not deleted and not pod.metadata.deletion_timestamp
+                if usage.unavailable is not None:
+                    if is_available:
+                        usage.unavailable.ready(key)
+                    else:
+                        usage.unavailable.not_ready(key, self._now(), origin, was_ready=key in usage.ready)
+                    if deleted:
+                        usage.unavailable.removed(key, change.value)
+                if is_available:
                     usage.ready[key] = None
                 else:
                     usage.ready.pop(key, None)
@@ -282,6 +303,8 @@ class Usage(Invariant):
             usage.is_measured = usage.is_measured or usage.required > 0
         missing = max(0, usage.required - ready)
         usage.most_unavailable = max(usage.most_unavailable, missing)
+        if not missing and usage.unavailable is not None:
+            usage.unavailable.complete()
         for number in self._budgets_by_workload.get(name, ()):
             share = self._budgets[number].max_unavailable
             if share is None or not missing:
@@ -291,9 +314,23 @@ class Usage(Invariant):
                 assert self._simulation is not None, "the run has begun"
                 usage.exceeded_at[number] = self._now() - self._began
                 self._logs[usage.exceeded_at[number]] = self._simulation.log.last(LOG_LINES)
+                usage.why[number] = self._simulation.explained().strip()
             closest = usage.closest.get(number)
             if closest is None or (missing - limit, missing) > (closest[0] - closest[1], closest[0]):
                 usage.closest[number] = missing, limit
+                if missing > limit:
+                    self._add_moment(number, usage, missing)
+
+    def _add_moment(self, number: int, usage: _Usage, missing: int) -> None:
+        """A budget is exceeded more than before. The first instant is kept, with all of its writes: the pods of a node
+        become not ready one after the other."""
+        assert self._simulation is not None, "the run has begun"
+        assert usage.unavailable is not None, "the workload has a budget"
+        moments = usage.moments.setdefault(number, {})
+        moment = usage.unavailable.moment(self._simulation, self._began, missing)
+        for at in list(moments)[1:]:
+            del moments[at]
+        moments[moment.at] = moment
 
     def log_until(self, at: float) -> str:
         """The last lines of the log when a budget was exceeded first, at this time of the run; else empty."""
@@ -375,7 +412,17 @@ class Usage(Invariant):
             at = usage.exceeded_at.get(number)
             nothing_missing = 0, budget.max_unavailable.of(max(usage.required, usage.desired))
             missing, limit = usage.closest.get(number, nothing_missing)
-            return [BudgetResult(name=name, measured=missing, limit=limit, held=at is None, at=at)]
+            return [
+                BudgetResult(
+                    name=name,
+                    measured=missing,
+                    limit=limit,
+                    held=at is None,
+                    at=at,
+                    moments=tuple(usage.moments.get(number, {}).values()),
+                    why=usage.why.get(number, ""),
+                )
+            ]
         if budget.time_to_ready is not None:
             waits = all_waits.get(owner, Waits())
             times = waits.sorted_seconds()
@@ -471,6 +518,7 @@ def failure_of(results: tuple[BudgetResult, ...], at: float) -> Failure | None:
             if result.at is not None:
                 message += f"; exceeded first at {shown_seconds(round(result.at, 3))}"
             message += "".join(f"\n  {pod}" for pod in result.pods)
+            message += "".join(f"\n  {line}" for moment in result.moments for line in moment.lines())
             at = result.at if result.at is not None else at
-            return Failure(kind="budget", name=result.name, message=message, at=at)
+            return Failure(kind="budget", name=result.name, message=message, at=at, why=result.why)
     return None

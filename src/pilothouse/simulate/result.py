@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from pilothouse.simulate.pod_wait import PodWait
+from pilothouse.simulate.unavailable import Moment
 
 if TYPE_CHECKING:
     from pilothouse.simulate.recording import Recording
@@ -27,7 +28,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     """Virtual seconds since the start of the timeline."""
     why: str = ""
-    """The chain of causes of the write that was rejected, for invariants and ``always``."""
+    """The chain of causes of the write that was rejected, for invariants and ``always``, or that exceeded a budget of
+    unavailable pods first."""
 
     @property
     def summary(self) -> str:
@@ -66,6 +68,10 @@ class BudgetResult(msgspec.Struct, frozen=True, kw_only=True):
     """Other namespaces that have a workload of this name."""
     pods: tuple[PodWait, ...] = ()
     """The slowest pods, if a time to ready was exceeded."""
+    moments: tuple[Moment, ...] = ()
+    """When a ``maxUnavailable`` was exceeded first, and most, with the pods that were not ready."""
+    why: str = ""
+    """The chain of causes of the write that exceeded a ``maxUnavailable`` first."""
 
 
 ExpectationOutcome = Literal["held", "violated", "open"]
