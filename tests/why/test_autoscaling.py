@@ -4,11 +4,15 @@ import asyncio
 import re
 from typing import Any
 
-from tests.why.cluster import Cluster, roots, text, texts
+from tests.why.cluster import NAMESPACE, Cluster, roots, text, texts
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.autoscaling import HORIZONTAL_POD_AUTOSCALERS
+from pilothouse.api.core import NODES, PODS
 from pilothouse.why import Step
+from pilothouse.why.states.autoscaling import metric_lines
+
+SILENT = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
 
 
 def _autoscaler(**spec: Any) -> dict[str, Any]:
@@ -77,7 +81,7 @@ async def test_requested_load(cluster: Cluster) -> None:
     await asyncio.sleep(60)
     explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
     text_of_metric = texts(explanation.steps)[0].partition(", by ")[0]
-    assert re.search(r": [\d.]+, times 3 replicas makes at most \d+$", text_of_metric), text_of_metric
+    assert re.search(r": [\d.]+, times 3 replicas makes \d+$", text_of_metric), text_of_metric
     first, *_others = roots(explanation)
     assert first.startswith(
         'deployment/web changed: metadata.annotations["simulated.pilothouse.dev/cpu-load"] added'
@@ -130,3 +134,53 @@ async def test_load_that_was_requested_of_the_workload(cluster: Cluster) -> None
     await asyncio.sleep(60)
     (root,) = roots(await cluster.why("deployments.apps", "web"))
     assert root.startswith("horizontalpodautoscaler/web changed: spec.maxReplicas: 4 -> 6")
+
+
+async def test_pods_of_a_silent_node_have_no_metrics(cluster: Cluster) -> None:
+    """They count as idle when scaling up: the ratio of the measured pods alone would make more replicas."""
+    container = {"name": "app", "image": "nginx", "resources": {"requests": {"cpu": "100m"}}}
+    await cluster.deployment(replicas=6, containers=[container])
+    pods = (await cluster.user.list(PODS, NAMESPACE)).items
+    node = pods[0].spec.node_name
+    assert sum(pod.spec.node_name == node for pod in pods) == 2
+    await cluster.create(_autoscaler(minReplicas=6, maxReplicas=30))
+    await asyncio.sleep(400)  # until the pods are no longer starting
+    await cluster.patch(NODES, node, SILENT, "")
+    await asyncio.sleep(100)
+    await cluster.patch(DEPLOYMENTS, "web", {"metadata": {"annotations": {"simulated.pilothouse.dev/cpu-load": "0.6"}}})
+    await asyncio.sleep(15)
+    explanation = await cluster.why("horizontalpodautoscalers.autoscaling", "web")
+    assert explanation.state == "scaling from 6 to 12"
+    assert texts(explanation.steps)[0] == (
+        "horizontalpodautoscaler/web compares cpu: 150 % with the target 50 %: 3.00; metrics of 4 of 6 pods count, 2 "
+        f"have none (on {node}) and count as 0: ratio 2.00, times 6 pods makes 12"
+    )
+    load, fault = roots(explanation)
+    assert load.startswith('deployment/web changed: metadata.annotations["simulated.pilothouse.dev/cpu-load"] added')
+    assert fault.startswith(f'node/{node} changed: metadata.annotations["simulated.pilothouse.dev/fault"] added')
+
+
+def test_a_metric_that_is_not_the_decisive_one() -> None:
+    """How its pods counted is not recorded."""
+    decision = (
+        "status: 6 replicas, 12 desired; cpu resource utilization (percentage of request): 150%, target 50%, ratio "
+        "3.00; metrics of 4 of 6 pods count, 2 have none (on node-2) and count as 0: ratio 2.00, times 6 pods makes "
+        "12, tolerance 0.1 down and 0.1 up: 6 replicas become 12; minReplicas 6, maxReplicas 30"
+    )
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}},
+        {"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": {"averageValue": "10"}}},
+        {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"value": "10"}}},
+    ]
+    current = [
+        {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 150}}},
+        {"type": "Pods", "pods": {"metric": {"name": "requests"}, "current": {"averageValue": "20"}}},
+        {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"value": "12"}}},
+    ]
+    assert metric_lines({"metrics": metrics}, {"currentMetrics": current}, 6, decision) == [
+        "cpu: 150 % with the target 50 %: 3.00; metrics of 4 of 6 pods count, 2 have none (on node-2) and count as 0: "
+        "ratio 2.00, times 6 pods makes 12",
+        "requests: 20 with the target 10: 2.00, times 6 replicas makes at most 12: pods without metrics or not ready "
+        "count as 0",
+        "queue: 12 with the target 10: 1.20, times 6 replicas makes at most 8",
+    ]

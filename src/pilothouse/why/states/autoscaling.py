@@ -6,7 +6,7 @@ ratio and its tolerance.
 
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.why.evidence import Document
@@ -15,10 +15,18 @@ from pilothouse.why.states.lifetime import created, last_change
 from pilothouse.why.states.mutations import injected_container
 from pilothouse.why.states.owners import workload_of
 from pilothouse.why.steps import STATE, UNREMARKABLE, Step
-from pilothouse.why.view import Finding, View
+from pilothouse.why.view import Finding, View, condition
 
 _NO_REQUEST = re.compile(r"missing request for \S+ in container (?P<container>\S+) of Pod (?P<pod>\S+)")
 """``replica_calculator.go``, ``calculatePodRequests``."""
+_METRICS_OF_PODS = ("Resource", "ContainerResource", "Pods")
+_DECISION = re.compile(
+    r"; (?P<metric>[^;]*?): (?P<value>[^;,]*), target (?P<target>[^;,]*)(?:, ratio [\d.]+)?"
+    r"(?:; (?P<computation>metrics of \d+ of \d+ pods? count.*?))?, tolerance [^:]*"
+    r"(?:: \d+ replicas become (?P<replicas>\d+)(?=;|$))?"
+)
+"""In a decision of the controller (``describe.py``), of the metric that makes the most replicas."""
+_NODES_WITHOUT_METRICS = re.compile(r" ha(?:ve|s) none \(on (?P<nodes>[^)]*)\)")
 _TOLERANCE = 0.1
 """``--horizontal-pod-autoscaler-tolerance``, unless ``spec.behavior`` has one."""
 
@@ -44,9 +52,11 @@ async def autoscaler(view: View) -> Finding | None:
                 or await _unready_target(view, str(failing.get("reason")))
             )
             steps.append(step)
-    compared = [f"compares {line}" for line in _metric_lines(view.spec, view.status, current)]
+    decision = await _recorded_decision(view)
+    compared = [f"compares {line}" for line in metric_lines(view.spec, view.status, current, decision)]
     if not steps and compared:
-        steps.append(view.step(compared.pop(0), root=STATE, because=await _load(view)))
+        because = [*await _load(view), *await _nodes_without_metrics(view, decision)]
+        steps.append(view.step(compared.pop(0), root=STATE, because=because))
     if steps:
         steps[0].table = compared
     if limited.get("status") == "True":
@@ -102,6 +112,26 @@ async def _load(view: View) -> list[Step]:
     return [] if change is None else [await view.chain.step(change)]
 
 
+async def _recorded_decision(view: View) -> str:
+    """The arithmetic of the status, which is in the decision of its last update: it names the pods that have no metrics
+    or are not ready, which the status does not. Empty if no decision is recorded."""
+    for change in reversed(await view.own_changes()):
+        if change.cause is not None and change.cause.component == "horizontal-pod-autoscaler-controller":
+            return change.cause.decision if change.cause.decision.startswith("status: ") else ""
+    return ""
+
+
+async def _nodes_without_metrics(view: View, decision: str) -> list[Step]:
+    """Why the nodes are not ready on which pods had no metrics, so that they counted as idle or at the target."""
+    match = _NODES_WITHOUT_METRICS.search(decision)
+    steps: list[Step] = []
+    for name in match["nodes"].partition(" and ")[0].split(", ") if match is not None else ():
+        node = await view.read("nodes", name, namespace="")
+        if condition(node.now, "Ready").get("status", "True") != "True":
+            steps += (await node.finding()).steps
+    return steps
+
+
 async def _unready_target(view: View, reason: str) -> list[Step]:
     """For missing metrics: why the pods of the scale target, which have none before they run, are not ready."""
     target_view = await _target(view) if reason == "FailedGetResourceMetric" else None
@@ -125,8 +155,8 @@ async def _missing_target(view: View) -> list[Step]:
     return [target_view.step("is not there", root=STATE)]
 
 
-def _metric_lines(spec: Document, status: Document, replicas: int) -> list[str]:
-    """One line for each metric with a current value."""
+def metric_lines(spec: Document, status: Document, replicas: int, decision: str) -> list[str]:
+    """One line for each metric with a current value. ``decision`` has how the pods counted for one of them."""
     current = {
         _metric_name(current_metric): current_metric
         for current_metric in status.get("currentMetrics") or ()
@@ -135,7 +165,7 @@ def _metric_lines(spec: Document, status: Document, replicas: int) -> list[str]:
     return [
         line
         for metric in spec.get("metrics") or ()
-        if (line := _line(metric, current.get(_metric_name(metric)), replicas, _tolerances(spec)))
+        if (line := _line(metric, current.get(_metric_name(metric)), replicas, _tolerances(spec), decision))
     ]
 
 
@@ -145,8 +175,30 @@ def _metric_name(metric: dict[str, Any]) -> tuple[str, str]:
     return type_, source.get("name") or (source.get("metric") or {}).get("name") or ""
 
 
+class _Decided(NamedTuple):
+    """The computation of one metric, as its controller recorded it."""
+
+    computation: str
+    """How the pods counted; empty if they all counted alike."""
+    replicas: str
+    """What the replicas became; empty if that is cut off."""
+
+
+def _decided(name: str, value: str, target: str, decision: str) -> _Decided | None:
+    """What was recorded of a metric; None if the decision is due to another metric."""
+    match = _DECISION.search(decision)
+    if match is None or (match["value"], match["target"]) != (value, target):
+        return None
+    is_named = re.search(rf"(?:^| ){re.escape(name)}(?:[ (]|$)", match["metric"]) is not None
+    return _Decided(match["computation"] or "", match["replicas"] or "") if is_named else None
+
+
 def _line(
-    metric: dict[str, Any], current: dict[str, Any] | None, replicas: int, tolerances: tuple[float, float]
+    metric: dict[str, Any],
+    current: dict[str, Any] | None,
+    replicas: int,
+    tolerances: tuple[float, float],
+    decision: str,
 ) -> str:
     type_, name = _metric_name(metric)
     key = f"{type_[:1].lower()}{type_[1:]}"
@@ -159,17 +211,29 @@ def _line(
         if actual is None:
             return f"{name or type_}: the target is {target[field]}{unit}, and there is no current value"
         ratio = actual / desired if desired else math.inf
+        compared = f"{name or type_}: {value[field]}{unit} with the target {target[field]}{unit}: {ratio:.2f}"
+        recorded_unit = {"averageUtilization": "%", "averageValue": " per pod"}.get(field, "")
+        recorded_target = f"{target[field]}{'%' if field == 'averageUtilization' else ''}"
+        decided = _decided(name, f"{value[field]}{recorded_unit}", recorded_target, decision)
+        if decided is not None and decided.computation:
+            return f"{compared}; {decided.computation}"
         down, up = tolerances
         if 1 - down <= ratio <= 1 + up:
             outcome = f"within the tolerance of {down if ratio < 1 else up:g}, so {replicas} replicas stay"
         elif math.isfinite(ratio):
-            # Pods that are not ready or have no metrics count less when scaling up, and when scaling down the former
-            # not at all, the latter as if they were at the target (replica_calculator.go, calcPlainMetricReplicas).
-            bound = "at most" if ratio > 1 else "about"
-            outcome = f"times {replicas} replicas makes {bound} {math.ceil(replicas * ratio - 1e-9)}"
+            outcome = f"times {replicas} replicas makes "
+            if decided is not None and decided.replicas:
+                outcome += decided.replicas
+            else:
+                # Pods that are not ready or have no metrics count less when scaling up, and when scaling down the
+                # former not at all, the latter as if they were at the target (replica_calculator.go,
+                # calcPlainMetricReplicas).
+                outcome += f"{'at most' if ratio > 1 else 'about'} {math.ceil(replicas * ratio - 1e-9)}"
+                if ratio > 1 and type_ in _METRICS_OF_PODS:
+                    outcome += ": pods without metrics or not ready count as 0"
         else:
             outcome = "a target of 0"
-        return f"{name or type_}: {value[field]}{unit} with the target {target[field]}{unit}: {ratio:.2f}, {outcome}"
+        return f"{compared}, {outcome}"
     return ""
 
 

@@ -24,6 +24,8 @@ from pilothouse.api.autoscaling import (
 from pilothouse.api.meta import LabelSelector
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.metric_apis import MetricApis
 from pilothouse.controllers.workloads.horizontal_pod_autoscaler.replica_count import (
+    Computation,
+    Count,
     Pods,
     Tolerances,
     by_average,
@@ -39,11 +41,13 @@ from pilothouse.machinery.quantities import BINARY, DECIMAL, Quantity, QuantityE
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """The proposal of one metric. ``name`` is used in messages."""
+    """The proposal of one metric. ``name`` is used in messages; ``computation`` is None if the metric is not one of
+    pods."""
 
     replicas: int
     name: str
     status: MetricStatus
+    computation: Computation | None = None
 
 
 class MetricFailed(Exception):
@@ -98,7 +102,7 @@ class Proposals(msgspec.Struct, frozen=True):
 
     async def _resource(self, resource: str, target: MetricTarget, container: str) -> Proposal:
         try:
-            replicas, name, current = await self._resource_count(resource, target, container)
+            count, name, current = await self._resource_count(resource, target, container)
         except MetricUnavailable as error:
             if container:
                 text = f"failed to get {container} container metric value: {error}"
@@ -107,13 +111,14 @@ class Proposals(msgspec.Struct, frozen=True):
             raise MetricFailed("FailedGetResourceMetric", str(error), text) from error
         if container:
             container_status = ContainerResourceMetricStatus(name=resource, container=container, current=current)
-            return Proposal(replicas, name, MetricStatus(type="ContainerResource", container_resource=container_status))
-        status = ResourceMetricStatus(name=resource, current=current)
-        return Proposal(replicas, name, MetricStatus(type="Resource", resource=status))
+            metric_status = MetricStatus(type="ContainerResource", container_resource=container_status)
+        else:
+            metric_status = MetricStatus(type="Resource", resource=ResourceMetricStatus(name=resource, current=current))
+        return Proposal(count.replicas, name, metric_status, count.computation)
 
     async def _resource_count(
         self, resource: str, target: MetricTarget, container: str
-    ) -> tuple[int, str, MetricValueStatus]:
+    ) -> tuple[Count, str, MetricValueStatus]:
         desired, percent = target.average_value, target.average_utilization
         if desired is None and percent is None:
             raise MetricUnavailable(
@@ -135,11 +140,11 @@ class Proposals(msgspec.Struct, frozen=True):
             raise MetricUnavailable(f"failed to get {resource} {value_kind}: {error}") from error
         average = _shown(count.average, BINARY if resource == "memory" else DECIMAL)
         if desired is not None:
-            return count.replicas, f"{resource} resource", MetricValueStatus(average_value=average)
+            return count, f"{resource} resource", MetricValueStatus(average_value=average)
         kind = "container resource" if container else "resource"
         name = f"{resource} {kind} utilization (percentage of request)"
         current = MetricValueStatus(average_value=average, average_utilization=count.utilization)
-        return count.replicas, name, current
+        return count, name, current
 
     async def _each_pod(self, source: PodsMetricSource) -> Proposal:
         metric = source.metric
@@ -156,7 +161,7 @@ class Proposals(msgspec.Struct, frozen=True):
             raise MetricFailed("FailedGetPodsMetric", str(error), text) from error
         current = MetricValueStatus(average_value=_shown(count.average))
         status = MetricStatus(type="Pods", pods=PodsMetricStatus(metric=metric, current=current))
-        return Proposal(count.replicas, f"pods metric {metric.name}", status)
+        return Proposal(count.replicas, f"pods metric {metric.name}", status, count.computation)
 
     async def _object(self, source: ObjectMetricSource) -> Proposal:
         try:

@@ -77,12 +77,38 @@ class Use(msgspec.Struct, frozen=True):
     utilization: int = 0
 
 
+class Computation(msgspec.Struct, frozen=True, kw_only=True):
+    """How the pods counted."""
+
+    total: int
+    measured: int
+    """Pods whose samples count."""
+    missing: int
+    """Running, but without a sample."""
+    missing_nodes: tuple[str, ...]
+    """The nodes of those, each once."""
+    missing_as: str
+    """What those count as: ``0``, ``100%``, ``the target``; empty if they do not count."""
+    starting: int
+    starting_as: str
+    """As for ``missing_as``."""
+    ignored: int
+    """Terminating or failed."""
+    ratio: float
+    """Usage ÷ target, with the assumed samples."""
+    counted: int
+    """The number of pods that the ratio is multiplied by."""
+    kept: str = ""
+    """The reason for which the current replicas stay, whatever the ratio makes."""
+
+
 class Count(msgspec.Struct, frozen=True):
-    """The recommended replicas, with the usage."""
+    """The recommended replicas, with the usage. ``computation`` is None if the usage is not that of pods."""
 
     replicas: int
     average: int
     utilization: int = 0
+    computation: Computation | None = None
 
 
 def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, target: int) -> Count:
@@ -94,6 +120,7 @@ def by_utilization(pods: Pods, samples: Samples, resource: str, container: str, 
         lambda known_samples: _utilization(known_samples, requests, target),
         # Above 100 % the target itself.
         lambda name: quotient(requests[name] * max(100, target), 100),
+        f"{max(100, target)}%",
     )
 
 
@@ -102,7 +129,7 @@ def by_average(pods: Pods, samples: Samples, target: int, resource: str = "") ->
     ``MetricUnavailable``."""
     pods.must_exist()
     return _Counted(pods, samples, resource).count(
-        lambda known_samples: _average(known_samples, target), lambda _name: target
+        lambda known_samples: _average(known_samples, target), lambda _name: target, "the target"
     )
 
 
@@ -110,10 +137,10 @@ def by_value(pods: Pods, value: int, target: int) -> int:
     """For a single value with this target. Raises ``MetricUnavailable``."""
     ratio = value / target
     if pods.current == 0:
-        return _whole(ratio)
+        return whole(ratio)
     if pods.tolerances.covers(ratio):
         return pods.current
-    return _whole(ratio * pods.count_ready())
+    return whole(ratio * pods.count_ready())
 
 
 def by_share(pods: Pods, value: int, target: int) -> Count:
@@ -121,7 +148,7 @@ def by_share(pods: Pods, value: int, target: int) -> Count:
     reported = pods.reported
     # Without pods no ratio is within the tolerance.
     ratio = value / (target * reported) if reported else math.inf
-    replicas = reported if pods.tolerances.covers(ratio) else _whole(value / target)
+    replicas = reported if pods.tolerances.covers(ratio) else whole(value / target)
     average = value if value >= MAX_INT64 else math.ceil(value / (reported or 1))
     return Count(replicas, average)
 
@@ -133,6 +160,8 @@ def total_of(values: Sequence[int]) -> int:
         total = min(total + value, MAX_INT64)
     return total
 
+
+WITHIN_TOLERANCE = "within the tolerance"
 
 UseOf = Callable[[Samples], Use]
 Full = Callable[[str], int]
@@ -149,35 +178,62 @@ class _Counted:
         if not self._known:
             raise MetricUnavailable("did not receive metrics for targeted pods (pods might be unready)")
 
-    def count(self, use_of: UseOf, full: Full) -> Count:
-        """``use_of`` computes the usage; ``full`` is the usage that a pod without sample is assumed to have."""
-        pods, groups = self._pods, self._groups
-        tolerances, current = pods.tolerances, pods.current
+    def count(self, use_of: UseOf, full: Full, full_text: str) -> Count:
+        """``use_of`` computes the usage; ``full`` is the usage that a pod without sample is assumed to have, and
+        ``full_text`` its description."""
+        groups, current = self._groups, self._pods.current
         use = use_of(self._known)
         starting = groups.unready if use.ratio > 1.0 else ()
-        if not groups.missing and not starting:
-            replicas = current if tolerances.covers(use.ratio) else _whole(use.ratio * groups.ready)
-            return Count(replicas, use.average, use.utilization)
-        filled = dict(self._known)
-        for name in groups.missing:
-            if use.ratio < 1.0:
-                filled[name] = Sample(full(name))
-            elif use.ratio > 1.0:
+        ratio, counted, kept = use.ratio, groups.ready, ""
+        if groups.missing or starting:
+            filled = dict(self._known)
+            for name in groups.missing:
+                if use.ratio < 1.0:
+                    filled[name] = Sample(full(name))
+                elif use.ratio > 1.0:
+                    filled[name] = Sample(0)
+            for name in starting:
                 filled[name] = Sample(0)
-        for name in starting:
-            filled[name] = Sample(0)
-        ratio = use_of(filled).ratio
-        replicas = _whole(ratio * len(filled))
-        if (
-            tolerances.covers(ratio)
-            # The assumed samples reversed the direction.
-            or (use.ratio < 1.0 < ratio or ratio < 1.0 < use.ratio)
-            # During a rollout there are more or fewer pods than desired; do not scale in the other direction.
-            or (ratio < 1.0 and replicas > current)
-            or (ratio > 1.0 and replicas < current)
-        ):
-            replicas = current
-        return Count(replicas, use.average, use.utilization)
+            ratio, counted = use_of(filled).ratio, len(filled)
+            kept = self._reason_to_stay(use.ratio, ratio, whole(ratio * counted))
+        elif self._pods.tolerances.covers(ratio):
+            kept = WITHIN_TOLERANCE
+        missing_as = "0" if use.ratio > 1.0 else full_text if use.ratio < 1.0 else ""
+        computation = Computation(
+            total=len(self._pods.pods),
+            measured=groups.ready,
+            missing=len(groups.missing),
+            missing_nodes=self._nodes_of(groups.missing),
+            missing_as=missing_as,
+            starting=len(groups.unready),
+            starting_as="0" if starting else "",
+            ignored=len(groups.ignored),
+            ratio=ratio,
+            counted=counted,
+            kept=kept,
+        )
+        replicas = current if kept else whole(ratio * counted)
+        return Count(replicas, use.average, use.utilization, computation)
+
+    def _reason_to_stay(self, measured: float, ratio: float, replicas: int) -> str:
+        """Why the current replicas stay after samples were assumed; empty if they don't."""
+        if self._pods.tolerances.covers(ratio):
+            return WITHIN_TOLERANCE
+        if measured < 1.0 < ratio or ratio < 1.0 < measured:
+            return "which would reverse the direction"
+        # During a rollout there are more or fewer pods than desired; do not scale in the other direction.
+        current = self._pods.current
+        if (ratio < 1.0 and replicas > current) or (ratio > 1.0 and replicas < current):
+            return f"of which {replicas} replicas would follow, in the opposite direction"
+        return ""
+
+    def _nodes_of(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The nodes of these pods, each once."""
+        if not names:
+            return ()
+        chosen = frozenset(names)
+        nodes = (pod.spec.node_name for pod in self._pods.pods if pod.metadata.name in chosen)
+        return tuple(sorted({node for node in nodes if node}))
 
 
 def _utilization(samples: Samples, requests: Mapping[str, int], target: int) -> Use:
@@ -195,5 +251,6 @@ def _average(samples: Samples, target: int) -> Use:
     return Use(average / target, average)
 
 
-def _whole(replicas: float) -> int:
+def whole(replicas: float) -> int:
+    """Rounded up, no larger than upstream can count."""
     return MAX_INT32 if replicas > MAX_INT32 else math.ceil(replicas)
