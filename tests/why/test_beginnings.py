@@ -447,6 +447,32 @@ async def test_hints_for_writes_of_a_program(cluster: Cluster) -> None:
     assert wrote.partition("Z ")[2] in text(explanation)
 
 
+async def test_other_commands_of_a_person_are_no_hints(cluster: Cluster) -> None:
+    """A person's writes of the same second are hints only for objects that have to do with the cause."""
+    names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]
+    for name in ("settings", "unrelated"):
+        await cluster.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"timeout": "2500ms"}}
+        )
+    reads = [{"configMapRef": {"name": "settings"}}]
+    await cluster.deployment(replicas=1, containers=[{"name": "app", "image": "nginx", "envFrom": reads}])
+    await cluster.deployment("other", replicas=1)
+    await asyncio.sleep(30)
+    for number, name in enumerate(names[:2]):
+        await cluster.patch(NODES, name, {"metadata": {"labels": {"zone": f"zone-{number}"}}}, "")
+    for name in ("settings", "unrelated"):
+        await cluster.patch(CONFIG_MAPS, name, {"data": {"timeout": "250ms"}})
+    await cluster.patch(DEPLOYMENTS, "other", {"spec": {"replicas": 2}})
+    await cluster.patch(DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"hostname": "web"}}}})
+    await asyncio.sleep(1)
+    (root,) = (await cluster.why("nodes", names[0], "")).roots()
+    assert (root.object, root.hints) == (f"node/{names[0]}", [])
+    explanation = await cluster.why("deployments.apps", "web")
+    (root,) = explanation.roots()
+    (hint,) = root.hints
+    assert "also wrote configmap/settings of namespace default, which changed: data.timeout: " in hint
+
+
 async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:
     """Cordoned nodes block a Deployment; after recovery the earlier state can still be explained."""
     names = [node.metadata.name for node in (await cluster.user.list(NODES)).items]

@@ -7,7 +7,7 @@ new template, although the event was that a pod became ready. So the last change
 candidate too, unless the status showed that it was fulfilled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -178,11 +178,11 @@ class Chain:
         fault = self._unrecorded(Reference("nodes", "", node_name), until) if node_name else None
         return [] if fault is None else [fault]
 
-    async def add_nearby(self, root: Step) -> None:
-        """Add hints to a root cause: other writes of the same user at that time."""
+    async def add_nearby(self, root: Step, tree: Sequence[Step]) -> None:
+        """Add hints to a root cause of a tree: other writes of the same user at that time."""
         change = self._changes.get((root.object, root.namespace, root.resource_version))
         if change is not None and root.root in (USER, PROGRAM):
-            root.hints = await nearby(self._evidence, change)
+            root.hints = await nearby(self._evidence, change, tree)
 
     async def injected(self, reference: Reference, *, until: int = 0) -> list[Step]:
         """For a fault of a simulated node or pod: the change or scenario action that injected it."""

@@ -30,7 +30,7 @@ async def explain(
     steps = [*result.steps, *await missing_owners(view)]
     explanation = Explanation(object=view.title, namespace=reference.namespace, state=result.state, steps=steps)
     for root in explanation.roots()[:_MAX_ROOTS]:
-        await view.chain.add_nearby(root)
+        await view.chain.add_nearby(root, steps)
     explanation.root_causes = explanation.causes()
     explanation.unseen = list(evidence.unseen)
     return explanation

@@ -4,6 +4,8 @@ Programs outside of Kubernetes record no reasons, and people often change severa
 """
 
 import datetime
+import re
+from collections.abc import Iterator, Sequence
 
 from pilothouse.machinery.differences import ABSENT, Difference, differences
 from pilothouse.machinery.times import TimeError, parse_time
@@ -11,6 +13,7 @@ from pilothouse.why.actors import actor_with_command, component_cause
 from pilothouse.why.changes import asks_deletion, summary
 from pilothouse.why.evidence import Document, Evidence, ObjectChange
 from pilothouse.why.requests import is_binding, relevant_differences
+from pilothouse.why.steps import Step
 
 _RESOURCES = (
     "configmaps",
@@ -28,9 +31,10 @@ _SHOWN = 3
 _MAX_EARLIER = 10
 
 
-async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
-    """Describe other writes of the same user at that time: for a person in the same namespace (for cluster-scoped
-    objects, of the same resource), for a program in all namespaces."""
+async def nearby(evidence: Evidence, change: ObjectChange, tree: Sequence[Step]) -> list[str]:
+    """Describe other writes of the same user at that time: for a program in all namespaces; for a person in the same
+    namespace (for cluster-scoped objects, of the same resource), and only of objects that ``tree`` mentions, that the
+    changed object names, or that name it, since people run commands that have nothing to do with each other."""
     origin = change.origin
     if origin is None or change.type == "ADDED":
         return []
@@ -53,6 +57,8 @@ async def nearby(evidence: Evidence, change: ObjectChange) -> list[str]:
         and other.reference != change.reference
         and (is_program or other.reference.namespace == change.reference.namespace)
     ]
+    if not is_program:
+        same_user = [other for other in same_user if await _is_related(evidence, change, other, tree)]
     same_user = [other for other in same_user if await _has_effect(evidence, other)]
     lines = [await _line(evidence, other) for other in same_user[:_SHOWN]]
     if len(same_user) > _SHOWN:
@@ -81,6 +87,51 @@ async def _label_change_hint(evidence: Evidence, change: ObjectChange) -> list[s
 
 def _labels(document: Document) -> object:
     return (document.get("metadata") or {}).get("labels") or {}
+
+
+async def _is_related(evidence: Evidence, change: ObjectChange, other: ObjectChange, tree: Sequence[Step]) -> bool:
+    """Whether the tree mentions an object without explaining that write of it, or one of the two objects names the
+    other: a ConfigMap and a Deployment that reads it."""
+    title = f"{evidence.kind_of(other.reference.resource)}/{other.reference.name}"
+    word = re.compile(rf"(?<![\w./-]){re.escape(title)}(?![\w.-])")
+    is_mentioned = False
+    for step in _steps(tree):
+        is_it = (step.object, step.namespace) == (title, other.reference.namespace)
+        if is_it and step.resource_version and step.resource_version == other.resource_version:
+            return False
+        is_mentioned = is_mentioned or is_it or any(map(word.search, (step.text, step.decision, *step.table)))
+    return (
+        is_mentioned
+        or other.reference.name in await _texts(evidence, change)
+        or change.reference.name in await _texts(evidence, other)
+    )
+
+
+def _steps(tree: Sequence[Step]) -> Iterator[Step]:
+    for step in tree:
+        yield step
+        yield from _steps(step.because)
+
+
+async def _texts(evidence: Evidence, change: ObjectChange) -> set[str]:
+    """All texts in an object, except for its own name, namespace and managed fields."""
+    document = await evidence.after(change) or await evidence.before(change) or {}
+    metadata = {
+        key: value
+        for key, value in (document.get("metadata") or {}).items()
+        if key not in ("name", "namespace", "managedFields")
+    }
+    texts: set[str] = set()
+    remaining: list[object] = [{**document, "metadata": metadata}]
+    while remaining:
+        value = remaining.pop()
+        if isinstance(value, str):
+            texts.add(value)
+        elif isinstance(value, dict):
+            remaining += value.values()
+        elif isinstance(value, list):
+            remaining += value
+    return texts
 
 
 async def _has_effect(evidence: Evidence, change: ObjectChange) -> bool:
