@@ -63,6 +63,7 @@ Usage:
 """
 
 
+_TERMINAL_LINE = 400
 _MINUTES = {10: "ten minutes", 5: "five minutes", 2: "two minutes", 1: "one minute"}
 """Times that are proposed for an object that is not found, if the history goes back further."""
 
@@ -183,7 +184,13 @@ def _print(parsed: Parsed, explanation: Explanation) -> None:
     if parsed["output"] == "json":
         print(escaped_json(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode()))
     else:
-        print("\n".join(map(escaped, text_lines(explanation))))
+        lines = map(escaped, text_lines(explanation))
+        print("\n".join(map(_shortened, lines) if sys.stdout.isatty() else lines))
+
+
+def _shortened(line: str) -> str:
+    """The line for a terminal, where messages such as the last 4096 bytes of a log would hide the tree."""
+    return line if len(line) <= _TERMINAL_LINE else f"{line[: _TERMINAL_LINE - 1]}…"
 
 
 async def _run_without_cluster(parsed: Parsed) -> int:

@@ -9,7 +9,8 @@ from pilothouse.why.evidence import Document
 
 _SHORT_RUN = datetime.timedelta(seconds=60)
 """A container that exits sooner probably fails because of its spec."""
-_MAX_MESSAGE = 160
+_MAX_MESSAGE = 4096
+"""The kubelet's limit for termination messages. The API server takes any size."""
 PULL_REASONS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 )
