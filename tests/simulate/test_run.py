@@ -770,6 +770,19 @@ def test_the_work_of_cronjobs_does_not_count_as_activity(tmp_path: Path) -> None
     assert run_result.seconds == pytest.approx(30.0 + run_result.measures["time until quiet"] + 180.0, abs=1.0)
 
 
+def test_pods_of_cronjobs_that_have_just_begun_are_not_named(tmp_path: Path) -> None:
+    """A run that ends in the first seconds of a minute; without the CronJob's pod the others are named."""
+    spec = WEB.replace("{time: 5m}", "{time: 271s}").replace("\n  ready:", f"{_EVERY_MINUTE_A_JOB}  ready:")
+    finished = result(tmp_path, spec)
+    assert (finished.failure, finished.never_ready) == (None, ())
+    spec += "  timeline: [{at: 270s, scale: {deployment: web, replicas: 4}}]\n"
+    finished = result(tmp_path, spec)
+    (pod,) = finished.never_ready
+    assert pod.startswith("default/web-")
+    lines = "\n".join(search_lines("s", [(Job(number=0, seed=0), finished), (Job(number=1, seed=1), finished)], 2))
+    assert f"(-o json has all), with seed 0: {pod} (in 2 of 2 runs)" in lines
+
+
 def test_applying_some_fields_patches_an_existing_object(tmp_path: Path) -> None:
     """As ``kubectl apply`` does, although the fields alone are no valid object."""
     scale = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {replicas: 5}}"

@@ -28,6 +28,8 @@ _PODS_NAMED = 20
 """Maximum number of named pods that were never ready."""
 _NAMESPACES_NAMED = 5
 """Maximum number of named namespaces that have a workload of the same name."""
+_SCHEDULED_PERIOD = 60.0
+"""The shortest period of a CronJob: younger pods of its Jobs have just begun."""
 LOG_LINES = 60
 """Maximum number of log lines of a failure."""
 _SLOWEST_NAMED = 5
@@ -363,9 +365,20 @@ class Usage(Invariant):
 
     def never_ready(self) -> tuple[str, ...]:
         """The first pods by name, ``NAMESPACE/NAME``, that were never ready until now, and the number of further
-        ones."""
-        keys = sorted(wait.key.removeprefix(_PODS) for wait in self._times_to_ready.waiting())
+        ones. Without pods of CronJobs that have just begun: with a CronJob of every minute there is often one."""
+        waiting = (wait for wait in self._times_to_ready.waiting() if not self._has_just_begun(wait))
+        keys = sorted(wait.key.removeprefix(_PODS) for wait in waiting)
         return _named(keys[:_PODS_NAMED], len(keys) - _PODS_NAMED)
+
+    def _has_just_begun(self, wait: Wait) -> bool:
+        """Whether it is a young pod of a CronJob's Job."""
+        owner = self._pods[wait.key].owner
+        if wait.seconds >= _SCHEDULED_PERIOD or owner is None or owner[0] != "Job" or self._simulation is None:
+            return False
+        job = self._simulation.store.get(f"{_JOBS}{owner[1]}/{owner[2]}")
+        return job is not None and any(
+            reference.kind == "CronJob" for reference in _workload(job.value).metadata.owner_references
+        )
 
     def deleted_unready(self) -> tuple[str, ...]:
         """The first pods that were deleted or failed before they were ready, and the number of further ones."""

@@ -12,6 +12,7 @@ from pilothouse.simulate.variants import Variant, measures_of
 
 _LOG_LINES = 20
 _NOTICES = 20
+_PODS_NAMED = 5
 _WORKLOADS = 10
 """Maximum number of workloads."""
 
@@ -55,9 +56,13 @@ def search_lines(scenario: str, finished: Sequence[Finished], requested: int) ->
 def _notice_lines(results: Sequence[Result]) -> Iterator[str]:
     """Each distinct notice, with the number of its runs."""
     counts = Counter(notice for result in results for notice in result.notices)
-    waiting = sum(bool(result.never_ready) for result in results)
+    waiting = [result for result in results if result.never_ready]
     if waiting and len(results) > 1:
-        counts["pods not ready at the end, whose age counts in timeToReady (-o json names them)"] = waiting
+        first = waiting[0]
+        named = ", ".join(first.never_ready[:_PODS_NAMED])
+        more = ", …" if len(first.never_ready) > _PODS_NAMED else ""
+        text = "pods not ready at the end, whose age counts in timeToReady (-o json has all)"
+        counts[f"{text}, with seed {first.seed}: {named}{more}"] = len(waiting)
     for notice, count in list(counts.items())[:_NOTICES]:
         yield f"  notice: {notice}" + (f" (in {count:,} of {len(results):,} runs)" if len(results) > 1 else "")
     if len(counts) > _NOTICES:

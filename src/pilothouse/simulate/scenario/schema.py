@@ -282,7 +282,7 @@ class Budget(_Strict, frozen=True, kw_only=True):
     name: str = ""
     """The name in messages and results."""
     workload: str = ""
-    """The workload as TYPE/NAME, such as deployment/web; empty: all pods."""
+    """The workload as TYPE/NAME, such as deployment/web; empty: all pods, also those of Jobs and CronJobs."""
     namespace: str = "default"
     """The namespace of the workload."""
     max_unavailable: Share | None = None
