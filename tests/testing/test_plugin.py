@@ -168,6 +168,54 @@ def test_the_example_with_a_suite_that_exists_passes(tmp_path: Path) -> None:
     assert "4 passed" in done.stdout
 
 
+_DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: shops.example.com}
+spec:
+  group: example.com
+  names: {kind: Shop, plural: shops, singular: shop}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+_KOPF_OPERATOR = """
+import kopf
+from kubernetes import client
+
+@kopf.on.create("example.com", "v1", "shops")
+def create(body, namespace, **_):
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
+    deployment = {"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    kopf.adopt(deployment)
+    client.AppsV1Api().create_namespaced_deployment(namespace, deployment)
+"""
+_KOPF_SUITE = """
+import pytest
+
+@pytest.mark.parametrize("time", [1, 2])
+def test_a_shop_has_a_deployment(pilothouse, time):
+    pilothouse.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "tea"}})
+    pilothouse.wait_for("apps/v1", "Deployment", "web", lambda web: web and web["status"].get("readyReplicas") == 1)
+    pilothouse.delete("example.com/v1", "Shop", "tea")
+    pilothouse.wait_for("apps/v1", "Deployment", "web", lambda web: web is None)
+"""
+
+
+def test_the_example_with_a_kopf_operator_passes(tmp_path: Path) -> None:
+    pytest.importorskip("kopf")
+    (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"] + _EXAMPLES["kopf"])
+    (tmp_path / "crd.yaml").write_text(_DEFINITION)
+    (tmp_path / "shop_operator.py").write_text(_KOPF_OPERATOR)
+    done = _pytest(tmp_path, _KOPF_SUITE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
 _FAILING = """
 from kubernetes import client
 
@@ -189,7 +237,7 @@ def test_the_example_that_reports_why_a_test_failed(tmp_path: Path) -> None:
 
 
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 16
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 17
 
 
 def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Path) -> None:
