@@ -1,8 +1,10 @@
 """Quotas, certificate requests, budgets without pods, DaemonSets without nodes, flow control, init containers."""
 
 import asyncio
+import json
 from typing import Any
 
+from tests import custom_resources
 from tests.certificate_requests import document, request_pem
 from tests.why.cluster import Cluster, deployment, text
 
@@ -158,3 +160,31 @@ async def test_pods_that_the_update_strategy_keeps(cluster: Cluster) -> None:
     canary = await cluster.why("statefulsets.apps", "canary")
     assert canary.state == AS_DESIRED
     assert canary.steps[0].table[-1].startswith("partition 1: 1 pod of revision canary-")
+
+
+async def test_object_whose_kopf_handler_fails(cluster: Cluster) -> None:
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    progress = {
+        "started": "2026-11-29T14:00:00.000000",
+        "delayed": "2026-11-29T14:01:00.000000",
+        "purpose": "create",
+        "retries": 1,
+        "success": False,
+        "failure": False,
+        "message": "'replicaz'",
+    }
+    done = {"retries": 1, "success": True, "failure": False}
+    widget = _object("example.com/v1", "Widget", "tea")
+    widget["metadata"]["annotations"] = {
+        "kopf.zalando.org/create": json.dumps(progress),
+        "kopf.zalando.org/resume": json.dumps(done),
+        "kopf.zalando.org/last-handled-configuration": '{"spec":{"retries":"\\"retries\\""}}\n',
+    }
+    await cluster.create(widget)
+    explanation = await cluster.why("widgets.example.com", "tea")
+    assert explanation.state == "handler failed"
+    (step,) = explanation.steps
+    assert step.text == "widget/tea is not handled: kopf's handler create has failed once: 'replicaz'"
+    assert step.table == ["it is called again at 2026-11-29T14:01:00.000000"]
+    assert "was created" in step.because[0].text

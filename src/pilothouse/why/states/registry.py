@@ -10,6 +10,7 @@ from pilothouse.why.states.claims import claim
 from pilothouse.why.states.conditions import unfulfilled
 from pilothouse.why.states.devices import resource_claim
 from pilothouse.why.states.jobs import cron_job, job
+from pilothouse.why.states.kopf_handlers import failed_handler
 from pilothouse.why.states.namespaces import namespace
 from pilothouse.why.states.policies import policy
 from pilothouse.why.states.quotas import quota
@@ -60,5 +61,5 @@ CHECKS_OF_STORED: Mapping[str, Sequence[Check]] = {
     "mutatingadmissionpolicybindings.admissionregistration.k8s.io": (policy_binding,),
 }
 """The same for objects without a status."""
-DEFAULT_CHECKS: Sequence[Check] = (unprocessed_if_observed, unfulfilled)
+DEFAULT_CHECKS: Sequence[Check] = (failed_handler, unprocessed_if_observed, unfulfilled)
 """The checks of all other resources."""

@@ -1,0 +1,48 @@
+"""Objects of operators written with kopf, which stores the progress of each handler in an annotation until all have
+succeeded (kopf 1.45 ``_cogs/configs/progress.py``)."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pilothouse.why.states.lifetime import last_change
+from pilothouse.why.steps import STATE, Step
+from pilothouse.why.view import Finding, View
+
+_PREFIX = "kopf.zalando.org/"
+_MAX_HANDLERS = 5
+_MAX_MESSAGE = 500
+
+
+async def failed_handler(view: View) -> Finding | None:
+    """An object of which a handler has failed, and perhaps is called again."""
+    steps = [_step(view, name, progress) for name, progress in _failed(view)]
+    if not steps:
+        return None
+    change = await last_change(view)
+    steps[0].because = [change] if change is not None else []
+    return Finding("handler failed", tuple(steps[:_MAX_HANDLERS]))
+
+
+def _failed(view: View) -> Iterator[tuple[str, dict[str, Any]]]:
+    annotations = ((view.now or {}).get("metadata") or {}).get("annotations") or {}
+    for key, text in sorted(annotations.items()):
+        if not key.startswith(_PREFIX) or '"retries"' not in text:
+            continue
+        try:
+            progress = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(progress, dict) and progress.get("retries") and not progress.get("success"):
+            yield key.removeprefix(_PREFIX), progress
+
+
+def _step(view: View, name: str, progress: dict[str, Any]) -> Step:
+    attempts, message = progress["retries"], " ".join(str(progress.get("message") or "").split())[:_MAX_MESSAGE]
+    times = "once" if attempts == 1 else f"{attempts} times"
+    step = view.step(f"is not handled: kopf's handler {name} has failed {times}: {message or 'no message'}", root=STATE)
+    if progress.get("failure"):
+        step.table.append("it is not called again")
+    elif progress.get("delayed"):
+        step.table.append(f"it is called again at {progress['delayed']}")
+    return step
