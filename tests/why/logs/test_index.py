@@ -161,3 +161,66 @@ def test_causes_in_an_audit_log_are_bounded() -> None:
     record = read_audit(line(event(1, annotations={"pilothouse.io/cause": cause})))
     assert record is not None
     assert record.cause is None
+
+
+def decision(time: str, resource: str, name: str, version: int, uid: str, **fields: Any) -> dict[str, Any]:
+    """A line of a decision log."""
+    return {
+        "time": f"2026-11-24T10:{time}.000000Z",
+        "verb": "create",
+        "resource": resource,
+        "namespace": "kube-system",
+        "name": name,
+        "uid": uid,
+        "resourceVersion": str(version),
+        "code": 201,
+        **fields,
+    }
+
+
+def cluster_lines(minute: int, generation: str, last: int) -> bytes:
+    """The decision log of a cluster that ends at the resourceVersion ``last``."""
+    web = {"group": "apps", "namespace": "shop"}
+    return (
+        line(decision(f"{minute:02}:01", "serviceaccounts", "default", 237, f"sa-{generation}"))
+        + line(decision(f"{minute:02}:01", "configmaps", "kube-root-ca.crt", 238, f"ca-{generation}"))
+        + line(decision(f"{minute:02}:02", "deployments", "web", last, f"web-{generation}", verb="update", **web))
+    )
+
+
+@pytest.mark.real_loop
+@cases(
+    "first, second",
+    {
+        "the first one with more writes": (500, 280),
+        "the second one with more writes": (280, 500),
+    },
+)
+async def test_of_several_clusters_the_newest(tmp_path: Path, first: int, second: int) -> None:
+    log = tmp_path / "decisions.log"
+    log.write_bytes(cluster_lines(1, "a", first) + cluster_lines(2, "b", second))
+    async with index_of(log, kind=DECISIONS) as index:
+        assert [located.record.uid for located in index.of_object(WEB)] == ["web-b"]
+        assert index.newest_version == second
+        assert list(index.unseen) == [
+            "writes before 2026-11-24T10:02:01Z: the logs have those of 2 clusters, and the last began then"
+        ]
+
+
+@pytest.mark.real_loop
+async def test_an_object_of_the_beginning_that_was_deleted_and_created_again(tmp_path: Path) -> None:
+    log = tmp_path / "decisions.log"
+    again = line(decision("03:00", "configmaps", "kube-root-ca.crt", 600, "ca-2"))
+    log.write_bytes(cluster_lines(1, "a", 500) + again)
+    async with index_of(log, kind=DECISIONS) as index:
+        assert [located.record.uid for located in index.of_object(WEB)] == ["web-a"]
+        assert not index.unseen
+
+
+@pytest.mark.real_loop
+async def test_an_object_of_the_beginning_that_was_created_again_in_the_newest_cluster(tmp_path: Path) -> None:
+    log = tmp_path / "decisions.log"
+    again = line(decision("03:00", "configmaps", "kube-root-ca.crt", 300, "ca-2"))
+    log.write_bytes(cluster_lines(1, "a", 500) + cluster_lines(2, "b", 280) + again)
+    async with index_of(log, kind=DECISIONS) as index:
+        assert [located.record.uid for located in index.of_object(WEB)] == ["web-b"]

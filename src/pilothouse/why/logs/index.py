@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import glob
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +21,21 @@ _BUCKETS = 4096
 _MAX_ENTRIES = 12_000_000
 _MAX_FILES = 1000
 _MAX_ANCHORS = 100_000
+_MAX_FIRST_OBJECTS = 10_000
 _MAX_RECORDS = 2000
 """Records read of one object."""
 _OFFSET_BITS = 48
 _COLLECTIONS = frozenset({"poddisruptionbudgets.policy", "nodes"})
 """Resources with an index of all objects of a namespace."""
+_FIRST_OBJECTS = frozenset(
+    {
+        ("csidrivers.storage.k8s.io", "", "simulated.pilothouse.dev"),
+        ("serviceaccounts", "kube-system", "default"),
+        ("configmaps", "kube-system", "kube-root-ca.crt"),
+    }
+)
+"""Objects that are created at the beginning of every cluster. One that is created again, with a lower resourceVersion
+than a write before, is of another cluster: logs are appended to a file that exists."""
 
 _READERS: dict[str, Callable[[bytes], Record | None]] = {DECISIONS: read_decision, AUDIT: read_audit}
 
@@ -44,6 +54,13 @@ class Located(NamedTuple):
     location: int
 
 
+class _FirstObject(NamedTuple):
+    at: int
+    key: tuple[str, str, str]
+    uid: str
+    version: int
+
+
 class LogIndex:
     """The writes in some logs. ``read`` it first; ``close`` it at the end."""
 
@@ -58,6 +75,9 @@ class LogIndex:
         self._spacing = 1
         self._seen_versions = 0
         self._highest = 0
+        self._first_objects: list[_FirstObject] = []
+        self._since = 0
+        """When the newest cluster began, in microseconds; 0 if the logs are of one."""
         self.unseen: dict[str, None] = {}
         """What was not read, and why."""
         self.kinds: set[str] = set()
@@ -83,6 +103,8 @@ class LogIndex:
             await self._read_file(number, deadline, f"{seconds:g} seconds")
             for damage, count in file.damage.items():
                 self.unseen[f"{kind} {file.path}: {count} damaged {'line' if count == 1 else 'lines'}: {damage}"] = None
+        self._anchors.sort()
+        self._leave_out_older_clusters()
         self._sort_anchors()
 
     async def _read_file(self, number: int, deadline: float, limit: str) -> None:
@@ -128,6 +150,15 @@ class LogIndex:
             and record.cause is not None
         ):
             self._add_entry(_creator_hash(record.cause.key), location)
+        if (
+            record.verb == "create"
+            and _record_key(record) in _FIRST_OBJECTS
+            and not record.subresource
+            and record.version
+            and record.uid
+            and len(self._first_objects) < _MAX_FIRST_OBJECTS
+        ):
+            self._first_objects.append(_FirstObject(record.at, _record_key(record), record.uid, record.version))
         if not record.name and record.audit_id and record.source == AUDIT:
             self._add_entry(_request_hash(record.audit_id), location)
         if record.version:
@@ -147,8 +178,27 @@ class LogIndex:
         bucket.append(location)
         self._entries += 1
 
+    def _leave_out_older_clusters(self) -> None:
+        """Limit the index to the newest cluster of the logs: objects of different clusters have the same names."""
+        begins, seen = [0], dict[tuple[str, str, str], str]()
+        for first in sorted(self._first_objects):
+            if seen.setdefault(first.key, first.uid) == first.uid:
+                continue
+            start, end = (bisect_left(self._anchors, (at, 0)) for at in (begins[-1], first.at))
+            if max((version for _at, version in self._anchors[start:end]), default=0) > first.version:
+                begins.append(first.at)
+                seen.clear()
+            seen[first.key] = first.uid
+        if len(begins) == 1:
+            return
+        self._since = self.first = begins[-1]
+        self._anchors = self._anchors[bisect_left(self._anchors, (self._since, 0)) :]
+        self._highest = max((version for _at, version in self._anchors), default=0)
+        begin = _format_microseconds(self._since)
+        note = f"the logs have those of {len(begins)} clusters, and the last began then"
+        self.unseen[f"writes before {begin}: {note}"] = None
+
     def _sort_anchors(self) -> None:
-        self._anchors.sort()
         highest = 0
         for at, version in self._anchors:
             highest = max(highest, version)
@@ -193,7 +243,7 @@ class LogIndex:
 
     @property
     def newest_version(self) -> int:
-        """The highest resourceVersion that was read; 0 if there is none."""
+        """The highest resourceVersion of the newest cluster that was read; 0 if there is none."""
         return self._highest
 
     def of_request(self, audit_id: str) -> Record | None:
@@ -216,7 +266,7 @@ class LogIndex:
             except InvalidLineError:
                 self.unseen["lines of logs that were changed while they were read"] = None
                 continue
-            if record is not None and matches(record):  # hashes may collide
+            if record is not None and record.at >= self._since and matches(record):  # hashes may collide
                 records.append(Located(record, location))
         return records
 
