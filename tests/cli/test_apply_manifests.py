@@ -36,6 +36,28 @@ async def test_failed_job_is_not_waited_for(env: Env, capsys: pytest.CaptureFixt
     assert lines[-1].startswith("not ready: jobs.batch/bad in default: failed (")
 
 
+async def test_the_last_line_names_the_exit_code_of_a_jobs_failed_pods(
+    env: Env, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no warning about them before the backoff limit is reached."""
+    migrate = job("migrate", "sh", "-c", "exit 3")
+    migrate["spec"]["backoffLimit"] = 6
+    other = job("other", "sh", "-c", "exit 4")
+    async with async_plane(env=env, nodes=1, controllers=("job-controller",)) as cluster:
+        manifests = [Manifest("f", item) for item in (migrate, other)]
+        assert await apply_all(cluster.client, manifests, limit=25) == 1
+    lines = capsys.readouterr().out.splitlines()
+    why = r"Pod migrate-\w+ and 1 more: container c ended with exit code 3 \(Error\)"
+    assert re.match(
+        rf"not ready after 25 s: jobs.batch/migrate in default: 0 of 1 succeeded \({why}\); jobs.batch/other", lines[-1]
+    )
+    assert len([line for line in lines if line.startswith("  ") and "exit code 3" in line]) == 1
+    assert any(
+        re.fullmatch(r"  .*/other .*Pod other-\w+: container c ended with exit code 4 \(Error\)", line)
+        for line in lines
+    )
+
+
 async def test_objects_that_were_not_checked_within_the_time_are_named(
     env: Env, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,5 @@
-"""Why an object is not as desired: the newest warning events about it, or about the objects it owns.
+"""Why an object is not as desired: the newest warning events about it, or about the objects it owns, and the exit codes
+of a Job's failed pods, about which there are no warnings.
 
 That the pods of a Deployment fit nowhere is recorded in an event about a pod of one of its ReplicaSets. Events are read
 on request, and the owners of each are followed.
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pilothouse.api.core import EVENTS, Event, ObjectReference
+from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
@@ -28,6 +30,33 @@ _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 class _Owned(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
+
+
+class _Terminated(View, frozen=True):
+    exit_code: int = 0
+    reason: str = ""
+
+
+class _State(View, frozen=True):
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(View, frozen=True):
+    name: str = ""
+    state: _State = _State()
+
+
+class _PodStatus(View, frozen=True):
+    init_container_statuses: tuple[_ContainerStatus, ...] = ()
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class _Pod(View, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: _PodStatus = _PodStatus()
+
+
+_PODS = Kind("", "v1", "pods", "Pod", True, _Pod)
 
 
 class Warned(msgspec.Struct, frozen=True):
@@ -68,7 +97,25 @@ class Explainer:
         except (ApiError, OSError, LookupError) as error:
             line = f"why is not known: its events could not be read: {error}"
             return [Warned(line, ("", "", line))]
-        return _described(related)
+        return _described(related) + (await self._failures(namespace, uid) if kind == "Job" else [])
+
+    async def _failures(self, namespace: str, uid: str) -> list[Warned]:
+        """How the containers of a Job's failed pods ended."""
+        try:
+            pods = (await self._client.list(_PODS, namespace, field_selector="status.phase=Failed")).items
+        except (ApiError, OSError) as error:
+            line = f"its failed pods could not be read: {error}"
+            return [Warned(line, ("", "", line))]
+        names: dict[str, list[str]] = {}
+        for pod in pods:
+            owner = controller_of(pod.metadata)
+            if owner is not None and owner.uid == uid:
+                for text in _failed_containers(pod):
+                    names.setdefault(text, []).append(pod.metadata.name)
+        return [
+            Warned(f"Pod {_first_of(pod_names)}: {text}", ("Pod", "", text))
+            for text, pod_names in list(names.items())[:MAX_WARNINGS]
+        ]
 
     async def normal_events(self, kind: str, name: str, namespace: str) -> list[str]:
         """The newest events about an object itself that are not warnings, as lines. None if they cannot be read; then
@@ -133,11 +180,24 @@ def _described(events: Iterable[Event]) -> list[Warned]:
         about.setdefault(statement, (event.message, {}))[1][involved.name] = None
     described = []
     for statement, (message, names) in list(about.items())[:MAX_WARNINGS]:
-        first, *others = names
-        more = f" and {len(others)} more" if others else ""
         kind, reason, _ = statement
-        described.append(Warned(f"{kind} {first}{more}: {reason}: {message}", statement))
+        described.append(Warned(f"{kind} {_first_of(names)}: {reason}: {message}", statement))
     return described
+
+
+def _failed_containers(pod: _Pod) -> list[str]:
+    texts = []
+    for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        ended = container.state.terminated
+        if ended is not None and ended.exit_code:
+            reason = f" ({ended.reason})" if ended.reason else ""
+            texts.append(f"container {container.name} ended with exit code {ended.exit_code}{reason}")
+    return texts
+
+
+def _first_of(names: Iterable[str]) -> str:
+    first, *others = names
+    return f"{first} and {len(others)} more" if others else first
 
 
 def _without_names(message: str, about: ObjectReference) -> str:
