@@ -245,8 +245,9 @@ def test_models_of_the_official_client_are_manifests(pilothouse: Cluster) -> Non
     further = pilothouse.apply([model("c"), config_map("d")])
     assert names([created, applied, *further]) == ["a", "b", "c", "d"]
     assert (created["data"], created["metadata"]["labels"]) == ({"on": "1"}, {"a": "b"})
-    with pytest.raises(ValueError, match="the model has no apiVersion"):
-        pilothouse.apply(official.V1ConfigMap(metadata=official.V1ObjectMeta(name="e")))
+    for call in (pilothouse.apply, pilothouse.create):
+        with pytest.raises(ValueError, match=r"the model has no apiVersion \(pass api_version= and kind=\)"):
+            call(official.V1ConfigMap(metadata=official.V1ObjectMeta(name="e")))
 
 
 class GeneratedModel:

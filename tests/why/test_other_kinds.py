@@ -13,7 +13,7 @@ from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
 from pilothouse.api.core import RESOURCE_QUOTAS
 from pilothouse.api.meta import Object
 from pilothouse.client.patches import merge_patch
-from pilothouse.why import AS_DESIRED
+from pilothouse.why import AS_DESIRED, NO_CONDITION
 
 
 def _object(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -188,3 +188,45 @@ async def test_object_whose_kopf_handler_fails(cluster: Cluster) -> None:
     assert step.text == "widget/tea is not handled: kopf's handler create has failed once: 'replicaz'"
     assert step.table == ["it is called again at 2026-11-29T14:01:00.000000"]
     assert "was created" in step.because[0].text
+
+
+async def test_message_of_a_client_in_a_kopf_handler(cluster: Cluster) -> None:
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    body = {"kind": "Status", "message": 'Deployment in version "v1" cannot be handled', "code": 400}
+    message = (
+        "(400)\nReason: Bad Request\nHTTP response headers: HTTPHeaderDict({'audit-id': '1'})\n"
+        f"HTTP response body: {json.dumps(body)}\n"
+    )
+    for name, text_ in (("client", message), ("long", "x" * 600), ("cut", "HTTP response body: {")):
+        widget = _object("example.com/v1", "Widget", name)
+        widget["metadata"]["annotations"] = {"kopf.zalando.org/create": json.dumps({"retries": 2, "message": text_})}
+        await cluster.create(widget)
+    messages = [
+        (await cluster.why("widgets.example.com", name)).steps[0].text.partition(" 2 times: ")[2]
+        for name in ("client", "long", "cut")
+    ]
+    assert messages == [
+        '(400) Reason: Bad Request Deployment in version "v1" cannot be handled',
+        "x" * 500 + "…",
+        "{",
+    ]
+
+
+async def test_object_without_conditions_that_owns_a_deployment(cluster: Cluster) -> None:
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    await cluster.create(_object("example.com/v1", "Widget", "tea", spec={"size": 1}, status={"ready": 0}))
+    widget = await cluster.plane.get("example.com/v1", "Widget", "tea")
+    assert (await cluster.why("widgets.example.com", "tea")).state == NO_CONDITION
+    owned = deployment("tea", replicas=1)
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "example.com/v1", "kind": "Widget", "name": "tea", "uid": widget["metadata"]["uid"]}
+        | {"controller": True}
+    ]
+    owned["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "500"}}
+    await cluster.create(owned)
+    await asyncio.sleep(5)
+    explanation = await cluster.why("widgets.example.com", "tea")
+    assert explanation.state == "what it owns is not as desired"
+    assert "Insufficient cpu" in text(explanation)

@@ -51,15 +51,17 @@ __tracebackhide__ = is_mistake
 _ENDINGS = (".json", ".yaml", ".yml")
 _MAX_NAME = 4096
 DEFINITION_KIND = "CustomResourceDefinition"
+_MODEL = "the model"
 
 
 def one_object(manifest: OneObject) -> Mapping[str, Any]:
     """A mapping as it is, YAML text of exactly one object decoded. Raises ``TypeError`` and ``ValueError``."""
+    source = "the manifest"
     if _is_model(manifest):
-        manifest = bodies.as_json(manifest)
+        manifest, source = bodies.as_json(manifest), _MODEL
     if not isinstance(manifest, Mapping):
         manifest = _one_document(manifest)
-    _check(manifest, "the manifest")
+    _check(manifest, source)
     return manifest
 
 
@@ -115,7 +117,7 @@ def _is_model(value: object) -> bool:
 
 def _objects(manifest: Manifest, argument: str = "the manifest") -> list[Object]:
     if _is_model(manifest):
-        return _checked([bodies.as_json(manifest)], "the model")
+        return _checked([bodies.as_json(manifest)], _MODEL)
     match manifest:
         case Mapping():
             return _checked([dict(manifest)], "the manifest")
@@ -175,7 +177,8 @@ def _checked(documents: list[Any], source: str) -> list[Object]:
 def _check(manifest: object, source: str) -> None:
     for field in ("apiVersion", "kind"):
         if not isinstance(manifest, Mapping) or not manifest.get(field):
-            raise mistakes.InvalidValue(f"{source} has no {field}: {manifest}")
+            hint = " (pass api_version= and kind=)" if source == _MODEL else ""
+            raise mistakes.InvalidValue(f"{source} has no {field}{hint}: {manifest}")
 
 
 def _one_document(text: object) -> Mapping[str, Any]:

@@ -97,18 +97,36 @@ async def _step(view: View, condition: dict[str, Any]) -> Step:
     return step
 
 
+async def not_reported(view: View) -> Finding | None:
+    """An object without conditions, as those of many operators, that owns one which is not as desired."""
+    if view.status.get("conditions") or not (view.spec or view.status):
+        return None
+    first = await _first_owned(view)
+    if first is None:
+        return None
+    owned, finding = first
+    step = view.step(f"owns {owned.title}: {finding.state}", because=list(finding.steps))
+    return Finding("what it owns is not as desired", (step,))
+
+
 async def _owned(view: View) -> list[Step]:
     """The state of the first object that this one controls and that is not as desired."""
+    first = await _first_owned(view)
+    return [] if first is None else list(first[1].steps)
+
+
+async def _first_owned(view: View) -> tuple[View, Finding] | None:
+    """The first object that this one controls and that is not as desired, with its state."""
     if not view.reference.namespace or not view.uid:
-        return []
+        return None
     group = view.reference.resource.partition(".")[2]
     of_group = [resource for resource in view.evidence.namespaced if resource.partition(".")[2] == group and group]
     for resource in (*_OWNED_RESOURCES, *of_group[:_MAX_OF_GROUP]):
         for owned in await view.owned(resource):
             finding = await owned.finding()
             if finding.state not in _UNREMARKABLE:
-                return list(finding.steps)
-    return []
+                return owned, finding
+    return None
 
 
 async def _service(view: View) -> list[Step]:

@@ -12,6 +12,7 @@ from pilothouse.why.view import Finding, View
 _PREFIX = "kopf.zalando.org/"
 _MAX_HANDLERS = 5
 _MAX_MESSAGE = 500
+_HTTP_HEADERS, _HTTP_BODY = "HTTP response headers:", "HTTP response body:"
 
 
 async def failed_handler(view: View) -> Finding | None:
@@ -38,7 +39,7 @@ def _failed(view: View) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _step(view: View, name: str, progress: dict[str, Any]) -> Step:
-    attempts, message = progress["retries"], " ".join(str(progress.get("message") or "").split())[:_MAX_MESSAGE]
+    attempts, message = progress["retries"], _shortened(str(progress.get("message") or ""))
     times = "once" if attempts == 1 else f"{attempts} times"
     step = view.step(f"is not handled: kopf's handler {name} has failed {times}: {message or 'no message'}", root=STATE)
     if progress.get("failure"):
@@ -46,3 +47,17 @@ def _step(view: View, name: str, progress: dict[str, Any]) -> Step:
     elif progress.get("delayed"):
         step.table.append(f"it is called again at {progress['delayed']}")
     return step
+
+
+def _shortened(message: str) -> str:
+    """Without the headers that the official client's ApiException has before the body, of a Status only its message."""
+    reason, found, body = message.partition(_HTTP_BODY)
+    if found:
+        try:
+            status = json.loads(body)
+        except ValueError:
+            status = None
+        said = status.get("message") if isinstance(status, dict) else None
+        message = f"{reason.partition(_HTTP_HEADERS)[0]} {said or body}"
+    text = " ".join(message.split())
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

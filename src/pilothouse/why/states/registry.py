@@ -7,7 +7,7 @@ from pilothouse.why.states.autoscaling import autoscaler
 from pilothouse.why.states.budgets import BUDGETS, budget
 from pilothouse.why.states.certificates import request
 from pilothouse.why.states.claims import claim
-from pilothouse.why.states.conditions import unfulfilled
+from pilothouse.why.states.conditions import not_reported, unfulfilled
 from pilothouse.why.states.devices import resource_claim
 from pilothouse.why.states.jobs import cron_job, job
 from pilothouse.why.states.kopf_handlers import failed_handler
@@ -61,5 +61,5 @@ CHECKS_OF_STORED: Mapping[str, Sequence[Check]] = {
     "mutatingadmissionpolicybindings.admissionregistration.k8s.io": (policy_binding,),
 }
 """The same for objects without a status."""
-DEFAULT_CHECKS: Sequence[Check] = (failed_handler, unprocessed_if_observed, unfulfilled)
+DEFAULT_CHECKS: Sequence[Check] = (failed_handler, unprocessed_if_observed, unfulfilled, not_reported)
 """The checks of all other resources."""
