@@ -8,6 +8,7 @@ import itertools
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.nodes.pods import PLAIN, pod, runtime_pod, states
@@ -93,6 +94,19 @@ SLOW_INITS = Profile(start_delay=0.0, init_run_time=3.0)
         "a readiness probe passes after its initial delay": (
             pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"initialDelaySeconds": 7}}]), 7,
             [ON], "Running"),
+        "a readiness probe of a port that there is not never passes": (
+            pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"httpGet": {"port": "htpp"}}}]), 99,
+            [UNREADY], "Running"),
+        "a readiness probe of a named port passes": (
+            pod(containers=[{"name": "a", "image": "x", "ports": [{"name": "http", "containerPort": 80}],
+                             "readinessProbe": {"tcpSocket": {"port": "http"}}}]), 9,
+            [ON], "Running"),
+        "a number may be a string": (
+            pod(containers=[{"name": "a", "image": "x", "readinessProbe": {"httpGet": {"port": "8080"}}}]), 9,
+            [ON], "Running"),
+        "a liveness probe of a port that there is not has no effect": (
+            pod(containers=[{"name": "a", "image": "x", "livenessProbe": {"httpGet": {"port": "htpp"}}}]), 99,
+            [ON], "Running"),
     },
 )  # fmt: skip
 def test_containers_after_a_while(pod_object: Any, until: float, expected: list[Any], phase: str) -> None:
@@ -100,6 +114,16 @@ def test_containers_after_a_while(pod_object: Any, until: float, expected: list[
     running_pod = runtime_pod(pod_object, profile, until=float(until))
     assert [row[1:] for row in states(running_pod)] == expected
     assert phase_of(running_pod) == phase
+
+
+@pytest.mark.parametrize("kind", ["startup", "readiness", "liveness"])
+def test_a_probe_that_cannot_be_made_is_an_event(kind: str) -> None:
+    probe = {f"{kind}Probe": {"httpGet": {"port": "htpp"}}}
+    running_pod = runtime_pod(pod(containers=[{"name": "a", "image": "x", **probe}]), until=99)
+    warnings = [event.message for event in running_pod.take_events() if event.reason == "Unhealthy"]
+    error = 'strconv.Atoi: parsing "htpp": invalid syntax'
+    assert warnings == [f"{kind.capitalize()} probe errored and resulted in unknown state: {error}"]
+    assert running_pod.containers[0].started is (kind != "startup")
 
 
 def test_restarts_wait_twice_as_long_each_time_up_to_five_minutes() -> None:

@@ -5,6 +5,7 @@ annotation is reported as an event and ignored.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ import msgspec
 
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.machinery.durations import DurationError, parse_duration
+from pilothouse.machinery.go_text import quote
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.nodes.profile import Profile
-from pilothouse.nodes.views import NodeContainer, NodePod
+from pilothouse.nodes.views import NodeContainer, NodePod, Probe
 
 if TYPE_CHECKING:
     from pilothouse.nodes.container_commands import Outcome
@@ -24,6 +26,7 @@ with lazy_imports():
     from pilothouse.nodes import container_commands, container_environment, image_pulls
 
 PREFIX = "simulated.pilothouse.dev/"
+_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -44,6 +47,7 @@ class Timeline(msgspec.Struct, frozen=True):
 MIN_OUTCOME_SECONDS = 1.0
 """The minimum ``periodSeconds`` of a probe: every change is a write."""
 PASSES = Timeline(((True, math.inf),))
+_NEVER_PASSES = Timeline(((False, math.inf),))
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +66,10 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     startup: Timeline = PASSES
     readiness: Timeline = PASSES
     liveness: Timeline = PASSES
+    startup_error: str = ""
+    """The event of a startup probe that can't be made."""
+    probe_errors: tuple[str, ...] = ()
+    """Those of the other probes, when the container has started."""
 
     def run(self, number: int) -> tuple[float, int]:
         """The duration of the n-th run (from 0) and its exit code."""
@@ -162,14 +170,22 @@ def _script(
     seconds = math.inf if plain is not None else _usual_seconds(container, profile, words, _STAYS if sidecar else role)
     probe, startup = container.readiness_probe, container.startup_probe
     unready = max(profile.ready_delay, float(probe.initial_delay_seconds) if probe is not None else 0.0)
-    if own is None and plain is None and pull is None and math.isinf(seconds) and not unready and startup is None:
+    startup_error, readiness_error, liveness_error = (
+        "" if prepares else _probe_error(kind, each, container)
+        for kind, each in (("Startup", startup), ("Readiness", probe), ("Liveness", container.liveness_probe))
+    )
+    probe_errors = tuple(error for error in (readiness_error, liveness_error) if error)
+    plain_probes = not unready and startup is None and not probe_errors
+    if own is None and plain is None and pull is None and math.isinf(seconds) and plain_probes:
         return _PLAIN
     script = Script(
         run_seconds=(seconds if plain is None else plain.seconds,),
         exit_codes=(0 if plain is None else plain.code,),
         exit_message="" if plain is None else plain.message,
-        startup=_after(float(startup.initial_delay_seconds) if startup is not None else 0.0),
-        readiness=_after(0.0 if prepares else unready),
+        startup=_passes_after(float(startup.initial_delay_seconds) if startup is not None else 0.0, startup_error),
+        readiness=_passes_after(0.0 if prepares else unready, readiness_error),
+        startup_error=startup_error,
+        probe_errors=probe_errors,
         pull=pull,
     )
     if own is None:
@@ -192,6 +208,8 @@ def _script(
         exit_reason=read("exit-reason", str, ""),
         exit_message=read("exit-message", str, script.exit_message),
         stop_exit_code=read("stop-exit-code", _code, 0),
+        startup_error=script.startup_error,
+        probe_errors=script.probe_errors,
         pull=script.pull,
         waiting=read("waiting", str, ""),
         startup=read("startup-probe", parse_timeline, script.startup),
@@ -243,7 +261,22 @@ def _is_server(container: NodeContainer, words: tuple[str, ...]) -> bool:
     )
 
 
-def _after(seconds: float) -> Timeline:
+def _probe_error(kind: str, probe: Probe | None, container: NodeContainer) -> str:
+    """The kubelet's message for a probe of a port that the container does not have, empty for others (``probe`` in
+    ``pkg/kubelet/prober/prober.go``, ``ResolveContainerPort`` in ``pkg/probe/util.go``, v1.36). Its result is thrown
+    away: the container is never ready, or never started; a liveness probe has no effect."""
+    action = None if probe is None else probe.http_get or probe.tcp_socket
+    if action is None or not isinstance(action.port, str):
+        return ""
+    if any(port.name == action.port for port in container.ports) or _INTEGER(action.port):
+        return ""
+    error = f"strconv.Atoi: parsing {quote(action.port)}: invalid syntax"
+    return f"{kind} probe errored and resulted in unknown state: {error}"
+
+
+def _passes_after(seconds: float, error: str) -> Timeline:
+    if error:
+        return _NEVER_PASSES
     return Timeline(((False, seconds), (True, math.inf))) if seconds > 0 else PASSES
 
 

@@ -435,13 +435,17 @@ def _start(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) 
     container.probe_at = container.unhealthy_at = container.restart_at = math.inf
     pod.add_event(ContainerEvent(index, "Started", "Container started", pull_seconds=container.pull_seconds))
     container.pull_seconds = 0.0
+    if container.script.startup_error:
+        pod.add_event(ContainerEvent(index, "Unhealthy", container.script.startup_error, warning=True))
     if container.startup_at <= at:
-        _pass_startup(container, at)
+        _pass_startup(pod, container, index, at)
 
 
-def _pass_startup(container: RuntimeContainer, at: float) -> None:
+def _pass_startup(pod: RuntimePod, container: RuntimeContainer, index: int, at: float) -> None:
     container.started, container.started_at, container.startup_at = True, at, math.inf
     if not container.ephemeral and (not container.init or container.sidecar):
+        for error in container.script.probe_errors:
+            pod.add_event(ContainerEvent(index, "Unhealthy", error, warning=True))
         _begin_probes(container, at)
 
 
@@ -457,7 +461,7 @@ def _change_running(pod: RuntimePod, container: RuntimeContainer, index: int, at
         _seconds, code = container.script.run(container.restarts)
         _terminate(container, at, code, container.script.exit_reason, container.script.exit_message)
     elif container.startup_at <= at:
-        _pass_startup(container, at)
+        _pass_startup(pod, container, index, at)
     elif container.unhealthy_at <= at:
         pod.add_event(ContainerEvent(index, "Unhealthy", "Liveness probe failed: scripted", warning=True))
         message = f"Container {container.name} failed liveness probe, will be restarted"

@@ -10,10 +10,18 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import View
 
 
+class ProbedPort(View, frozen=True):
+    """The port of an HTTP or TCP probe, by its number or name."""
+
+    port: int | str = 0
+
+
 class Probe(View, frozen=True):
-    """A probe, of which only the initial delay matters."""
+    """A probe, of which only the initial delay and the port matter."""
 
     initial_delay_seconds: int = 0
+    http_get: ProbedPort | None = None
+    tcp_socket: ProbedPort | None = None
 
 
 class KeyReference(View, frozen=True):
