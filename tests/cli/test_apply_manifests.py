@@ -5,10 +5,13 @@ import re
 from typing import Any
 
 import pytest
+from tests.tables import cases
 
+from pilothouse.api.core import NODES
 from pilothouse.cli.apply_manifests import apply_all
 from pilothouse.cli.manifests import Manifest
 from pilothouse.cli.program import UserError
+from pilothouse.client.patches import merge_patch
 from pilothouse.env import Env
 from pilothouse.testing import async_plane
 
@@ -142,3 +145,33 @@ async def test_attempts_to_create_a_pod_are_reported_once(env: Env, capsys: pyte
         assert await apply_all(cluster.client, manifests, limit=30) == 1
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if "FailedCreate: Error creating: " in line and line.startswith("  ")]) == 1
+
+
+@cases(
+    "container, reason",
+    {
+        "and does not start": (
+            {"envFrom": [{"secretRef": {"name": "db-credentials"}}]},
+            r' \(Pod web-\w+-\w+ and 2 more: Failed: Error: secret "db-credentials" not found\)',
+        ),
+        "and starts": ({"readinessProbe": {"exec": {"command": ["false"]}, "initialDelaySeconds": 600}}, ""),
+    },
+)
+async def test_why_a_pod_was_not_scheduled_is_no_reason_when_it_is(
+    env: Env, capsys: pytest.CaptureFixture[str], container: dict[str, Any], reason: str
+) -> None:
+    async with async_plane(env=env, nodes=1, controllers=WORKLOADS) as cluster:
+        node = (await cluster.client.list(NODES)).items[0].metadata.name
+        await cluster.client.patch(NODES, node, merge_patch({"spec": {"unschedulable": True}}))
+
+        async def uncordon() -> None:
+            await asyncio.sleep(10)
+            await cluster.client.patch(NODES, node, merge_patch({"spec": {"unschedulable": False}}))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(uncordon())
+            manifests = [Manifest("f", deployment(image="busybox", **container))]
+            assert await apply_all(cluster.client, manifests, limit=60) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any("FailedScheduling" in line for line in lines)
+    assert re.fullmatch(rf"not ready after 60 s: deployments.apps/web in default: 0 of 3 ready{reason}", lines[-1])

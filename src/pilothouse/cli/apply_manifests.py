@@ -171,6 +171,7 @@ class _Rollout:
             applied_object.kind.kind, applied_object.name, applied_object.namespace, applied_object.uid
         )
         if not warnings:
+            self._why.pop(number, None)  # the pods have been scheduled since
             return
         self._why[number] = warnings[0].line
         said = self._said.setdefault(number, set())

@@ -22,6 +22,7 @@ from pilothouse.machinery.owners import controller_of
 MAX_WARNINGS = 3
 _MAX_EVENTS = 200
 _MAX_OWNERS = 5
+_FAILED_SCHEDULING = "FailedScheduling"
 _BARE = re.compile(r"Error: \w+")
 _GENERATED = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 """The suffix that the API server appends to generateName (``k8s.io/apimachinery/pkg/util/rand``)."""
@@ -51,8 +52,13 @@ class _PodStatus(View, frozen=True):
     container_statuses: tuple[_ContainerStatus, ...] = ()
 
 
+class _PodSpec(View, frozen=True):
+    node_name: str = ""
+
+
 class _Pod(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
+    spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
 
@@ -94,10 +100,23 @@ class Explainer:
             warnings.sort(key=_is_bare)
             target = ObjectReference(kind=kind, name=name, uid=uid)
             related = [event for event in warnings[:_MAX_EVENTS] if await self._is_about(event, target, namespace)]
+            related = await self._without_past_scheduling(related, namespace)
         except (ApiError, OSError, LookupError) as error:
             line = f"why is not known: its events could not be read: {error}"
             return [Warned(line, ("", "", line))]
         return _described(related) + (await self._failures(namespace, uid) if kind == "Job" else [])
+
+    async def _without_past_scheduling(self, events: list[Event], namespace: str) -> list[Event]:
+        """Leave out why pods could not be scheduled that have been scheduled since."""
+        if not any(event.reason == _FAILED_SCHEDULING for event in events):
+            return events
+        pods = (await self._client.list(_PODS, namespace)).items
+        scheduled = {pod.metadata.uid for pod in pods if pod.spec.node_name}
+        return [
+            event
+            for event in events
+            if event.reason != _FAILED_SCHEDULING or event.involved_object.uid not in scheduled
+        ]
 
     async def _failures(self, namespace: str, uid: str) -> list[Warned]:
         """How the containers of a Job's failed pods ended."""
