@@ -117,6 +117,17 @@ def is_pending(pid: int, number: signal.Signals) -> bool:
     return any(mask >> number - 1 & 1 for mask in masks)
 
 
+def resume_when_ended(pid: int) -> None:
+    """Continue a stopped process as soon as a command has sent it SIGTERM."""
+    try:
+        if sys.platform == "linux":
+            until(lambda: is_pending(pid, signal.SIGTERM), "it has been sent SIGTERM")
+        else:
+            time.sleep(5)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 @posix
 @pytest.mark.slow
 def test_three_clusters_and_an_unchanged_kubeconfig(user: User) -> None:
@@ -161,8 +172,10 @@ def test_data_survive_a_stop_and_a_kill(user: User) -> None:
 
     last = user.process("pilothouse")
     with user.begun("start", "--nodes=9") as command:
-        user.started_process("pilothouse", last)
+        pid = user.started_process("pilothouse", last)
+        os.kill(pid, signal.SIGSTOP)  # it must not be ready before the interrupt
         command.send_signal(signal.SIGINT)
+        resume_when_ended(pid)
         printed, _ = command.communicate(timeout=60)
     assert printed == '\nInterrupted: cluster "pilothouse" does not run; `pilothouse start pilothouse` starts it\n'
     assert command.returncode == 130
@@ -297,17 +310,14 @@ def test_commands_that_are_interrupted(user: User) -> None:
         assert command.returncode == code
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads which signals a stopped process has")
+@posix
 @pytest.mark.slow
 def test_a_cluster_that_is_deleted_while_it_is_created(user: User) -> None:
     with user.begun("create", "cluster", "q", "--nodes=0") as command:
         pid = user.started_process("q")
         os.kill(pid, signal.SIGSTOP)  # it must not be ready before delete has begun
         with user.begun("delete", "cluster", "q") as deletion:
-            try:
-                until(lambda: is_pending(pid, signal.SIGTERM), "delete has signalled the process")
-            finally:
-                os.kill(pid, signal.SIGCONT)
+            resume_when_ended(pid)
             deletion.communicate(timeout=60)
         printed, _ = command.communicate(timeout=60)
     assert deletion.returncode == 0

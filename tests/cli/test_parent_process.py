@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.test_processes import is_running
@@ -19,7 +20,8 @@ FLAG = "--exit-on-stdin-close"
 UP = [sys.executable, "-m", "pilothouse", "up", "--port=0", "--nodes=0", "--kubeconfig=k"]
 
 SUITE = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
+signal.signal(signal.SIGHUP, signal.{hangup})  # the tests may themselves have been started with nohup
 child = subprocess.Popen({command!r}, **{options!r}, stdout={stdout}, stderr=subprocess.DEVNULL)
 print(child.pid, flush=True)
 if child.stdout is not None:
@@ -31,10 +33,18 @@ time.sleep({seconds!r})
 class Suite:
     """A process that starts a program and waits."""
 
-    def __init__(self, directory: Path, command: list[str], *, waits: bool = True, **options: object) -> None:
+    def __init__(
+        self, directory: Path, command: list[str], *, waits: bool = True, ignores: bool = False, **options: Any
+    ) -> None:
         stdout = "subprocess.PIPE" if waits else "subprocess.DEVNULL"
         code = textwrap.dedent(
-            SUITE.format(command=command, options=options, stdout=stdout, seconds=60 if waits else 0)
+            SUITE.format(
+                command=command,
+                options=options,
+                stdout=stdout,
+                seconds=60 if waits else 0,
+                hangup="SIG_IGN" if ignores else "SIG_DFL",
+            )
         )
         self.process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -186,13 +196,22 @@ def api_server(assets: Path, directory: Path) -> list[str]:
 )
 @pytest.mark.parametrize("program", [etcd, api_server])
 def test_programs_of_a_suite_end_with_it(
-    assets: Path, tmp_path: Path, suites: list[Suite], program: object, options: dict[str, object]
+    assets: Path, tmp_path: Path, suites: list[Suite], program: object, options: dict[str, Any]
 ) -> None:
     assert callable(program)
     suite = Suite(tmp_path, program(assets, tmp_path), waits=False, **options)
     suites.append(suite)
     suite.process.wait(20)
-    until(lambda: not is_running(suite.child), "it has ended", seconds=5)
+    until(lambda: not is_running(suite.child), "it has ended")
+
+
+def test_a_suite_that_was_started_with_nohup_passes_that_on(assets: Path, tmp_path: Path, suites: list[Suite]) -> None:
+    suite = Suite(tmp_path, etcd(assets, tmp_path), ignores=True, process_group=0)
+    suites.append(suite)
+    time.sleep(2)
+    assert is_running(suite.child)
+    suite.process.kill()
+    until(lambda: not is_running(suite.child), "it has ended")
 
 
 @cases(
@@ -205,7 +224,7 @@ def test_programs_of_a_suite_end_with_it(
     },
 )
 def test_programs_that_others_start_stay(
-    assets: Path, tmp_path: Path, options: dict[str, object], command: list[str]
+    assets: Path, tmp_path: Path, options: dict[str, Any], command: list[str]
 ) -> None:
     port = free_port()
     words = [*command, str(assets / "etcd"), f"--data-dir={tmp_path / 'data'}"]

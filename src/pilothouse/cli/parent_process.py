@@ -17,6 +17,7 @@ import sys
 import threading
 import time  # noqa: TID251  # waits for a real process
 from collections.abc import Callable
+from pathlib import Path
 
 _STDIN = 0
 _POLL_SECONDS = 0.5
@@ -53,11 +54,11 @@ def end_with_parent(number: int) -> None:
         while os.getppid() == number:
             time.sleep(_POLL_SECONDS)
 
-    if number > 1 and _is_of_suite():
+    if number > 1 and _is_of_suite(number):
         _end_after(wait)
 
 
-def _is_of_suite() -> bool:
+def _is_of_suite(parent: int) -> bool:
     """Whether this process was started with a process group of its own, as by Go's envtest, or with a pipe as standard
     input, as by Java's ``ProcessBuilder``.
 
@@ -66,9 +67,22 @@ def _is_of_suite() -> bool:
     """
     if os.getsid(0) == os.getpid():
         return False
-    if signal.SIG_IGN in (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGHUP)):
+    if any(_is_ignored_here(number, parent) for number in (signal.SIGINT, signal.SIGHUP)):
         return False
     return has_pipe() or (os.getpgrp() == os.getpid() and not sys.stdin.isatty())
+
+
+def _is_ignored_here(number: signal.Signals, parent: int) -> bool:
+    """Whether the signal is ignored, and the parent does not ignore it, too: a CI service that was itself started with
+    ``nohup`` passes that on to all processes of its jobs."""
+    if signal.getsignal(number) is not signal.SIG_IGN:
+        return False
+    try:
+        status = Path(f"/proc/{parent}/status").read_text()
+    except OSError:  # no Linux, or it has just ended
+        return True
+    masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn:")]
+    return not any(mask >> number - 1 & 1 for mask in masks)
 
 
 def _end_after(wait: Callable[[], None]) -> None:
