@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import os
+import signal
 import subprocess
 import zlib
 from collections.abc import Generator, Iterator
@@ -66,6 +67,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Select the store of all servers."""
     stores.select(config)
+    # In the background of a script SIGINT is ignored, also by the programs that the tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

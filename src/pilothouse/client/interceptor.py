@@ -4,14 +4,14 @@
 Other tests, and simulations, wrap a transport in an ``Interceptor`` and add rules::
 
     faults = Interceptor(transport, env)
-    faults.add(Rule(fail(500), verb="create", resource="pods", nth=3))       # the third create of a pod fails
-    faults.add(Rule(lose_answer(), verb="create", probability=0.1))          # created, but the caller hears nothing
-    faults.add(Rule(delay(0.1, 2.0), verb="watch", resource="nodes"))        # node events come late, in order
-    faults.add(Rule(delay_answer(2.0), verb="write"))                        # events overtake the answers to writes
-    with faults.hold(resource="pods") as held:                               # no pod event reaches anybody
+    faults.add(Rule(fail(500), verb="create", resource="pods", nth=3))  # the third create of a pod fails
+    faults.add(Rule(lose_answer(), verb="create", probability=0.1))  # created, but the caller hears nothing
+    faults.add(Rule(delay(0.1, 2.0), verb="watch", resource="nodes"))  # node events come late, in order
+    faults.add(Rule(delay_answer(2.0), verb="write"))  # events overtake the answers to writes
+    with faults.hold(resource="pods") as held:  # no pod event reaches anybody
         ...
-        held.release(1)                                                      # but this one
-    faults.end_watches(resource="pods", with_=gone())                        # 410
+        held.release(1)  # but this one
+    faults.end_watches(resource="pods", with_=gone())  # 410
 
 The order of the events of one watch never changes, as with a real server; delays differ between watches, so that one
 watch may be ahead of another. Random numbers come from the stream "interceptor" of the ``Env``.
