@@ -111,8 +111,11 @@ def has_ended(pid: int) -> bool:
 
 
 def is_pending(pid: int, number: signal.Signals) -> bool:
-    """Whether a stopped process is to receive the signal when it continues."""
-    status = Path(f"/proc/{pid}/status").read_text()
+    """Whether a stopped process is to receive the signal when it continues, or has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
     masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
     return any(mask >> number - 1 & 1 for mask in masks)
 
@@ -125,7 +128,9 @@ def resume_when_ended(pid: int) -> None:
         else:
             time.sleep(5)
     finally:
-        os.kill(pid, signal.SIGCONT)
+        # Of two signals that arrive before it runs again, the system delivers SIGTERM before SIGSTOP: it has ended.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 @posix
