@@ -139,9 +139,9 @@ class CustomResources:
             if change.key.startswith(_PREFIX):
                 if change.type == "DELETED":
                     self._remove(change.key.removeprefix(_PREFIX))
+                    self._enqueue_conflicting(change.key.removeprefix(_PREFIX))
                 elif is_readable(change.value):  # otherwise the previous version is still served
                     self._serve(decode(change.value))
-                self._enqueue_conflicting(change.key.removeprefix(_PREFIX))
             elif self._terminating and change.type == "DELETED":
                 prefix = change.key[: change.key.index("/", change.key.index("/") + 1) + 1]
                 if prefix in self._terminating:
@@ -293,6 +293,9 @@ class CustomResources:
         if status == definition.get("status"):
             return
         await self._write(record, {**definition, "status": status})
+        # Not when a user has changed the status: then this definition takes its names back first (upstream
+        # ``pkg/controller/status/naming_controller.go``, ``sync``).
+        self._enqueue_conflicting(definition["metadata"]["name"])
 
     def _check_names(self, definition: Object) -> tuple[Object, str, str]:
         """The accepted names, and reason and message of the last conflict (``calculateNamesAndConditions``, upstream
