@@ -9,9 +9,8 @@ Until it is committed a write has a provisional revision, larger than any of etc
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pilothouse.env import Env, Log
 from pilothouse.storage.errors import CommitFailed, Compacted, Mismatch, StoreClosed, StoreError, StoreUnavailable
@@ -20,6 +19,7 @@ from pilothouse.storage.etcd.client import EtcdClient, EtcdError, read_blocking
 from pilothouse.storage.etcd.codecs import Codec, Keys
 from pilothouse.storage.etcd.compaction import Compactor
 from pilothouse.storage.etcd.follower import Follower, Stale
+from pilothouse.storage.etcd.health import Check, health_checks
 from pilothouse.storage.etcd.leases import LeaseManager
 from pilothouse.storage.etcd.options import EtcdOptions
 from pilothouse.storage.etcd.pages import PastStore, key_of, page_request, read_all, read_all_async
@@ -50,9 +50,6 @@ _TURN_SECONDS = 0.004
 """Values that others have written are decoded in slices of this duration; in between other tasks run."""
 _REVISIONS_PER_CHECK = 8
 """The clock is read once for so many revisions: reading it for each one is measurable."""
-_SHARE_OF_CHECK = 0.9
-"""Timeout of a health check's request, as a share of that of the check: the client then still switches to another
-member."""
 _WATCH = "watch of etcd"
 _RETRY_SECONDS = 10.0
 """Seconds between two attempts to decrypt values that could not be decrypted, if the error is temporary."""
@@ -116,8 +113,7 @@ class EtcdStore(Store):
         """The one that follows it, for callers that have arrived since it began."""
         self.is_reachable = False
         """Whether the watch is up."""
-        self._checks: dict[str, tuple[float, bool]] = {}
-        """The time of the last health check of etcd, and its result."""
+        self._health_checks = health_checks(client, self._root, options, env.monotonic)
         self._progress_requester = ProgressRequester(
             self._follower.request_progress, lambda: self._follower.last_event, self._time_out_wait, _CATCH_UP_SECONDS
         )
@@ -274,28 +270,9 @@ class EtcdStore(Store):
                 records.append(Record(key, value, pair.mod_revision, pair.create_revision))
         return PastStore(self._env, records, revision, remaining, has_unreadable=self.has_unreadable)
 
-    async def responds(self, check: Literal["health", "readiness"]) -> bool:
-        """Whether the watch is connected, and etcd responds within ``--etcd-healthcheck-timeout`` or
-        ``--etcd-readycheck-timeout``. Checked at most twice in that time; in between the last result is returned."""
-        options = self._options
-        timeout = options.healthcheck_timeout if check == "health" else options.readycheck_timeout
-        checked_at, responds = self._checks.get(check, (-math.inf, False))
-        now = self._env.monotonic()
-        if now - checked_at >= timeout / 2:
-            self._checks[check] = (now, responds)
-            responds = await self._answers_within(timeout)
-            self._checks[check] = (now, responds)
-        return responds and self.is_reachable
-
-    async def _answers_within(self, seconds: float) -> bool:
-        request = messages.RangeRequest(key=self._root + b"health")
-        try:
-            async with asyncio.timeout(seconds):
-                await self.client.range(request, timeout=_SHARE_OF_CHECK * seconds)
-        except (TimeoutError, EtcdError) as error:
-            _log.warning("etcd does not answer", endpoint=self.client.endpoint.url, error=str(error) or "timeout")
-            return False
-        return True
+    async def responds(self, check: Check) -> bool:
+        """Whether the watch is connected, and etcd responds in time."""
+        return await self._health_checks[check].responds() and self.is_reachable
 
     def observe(self, on_request: OnRequest) -> None:
         """Call ``on_request`` for each request to etcd."""
