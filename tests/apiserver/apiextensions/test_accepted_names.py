@@ -1,6 +1,7 @@
 """Which names of a definition are accepted (apiextensions-apiserver ``pkg/controller/status``, v0.36)."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from tests import custom_resources
 from tests.apiserver.api import Answer, Api, Object
 from tests.apiserver.apiextensions.test_custom_resources import DEFINITION, FOOS, definition
 from tests.custom_resources import DEFINITIONS
+
+from pilothouse.apiserver.apiextensions.controller import CustomResources
 
 
 async def test_conflicting_names_are_not_accepted(api: Api) -> None:
@@ -96,3 +99,28 @@ async def test_established_definition_keeps_its_names_while_new_ones_are_in_use(
     assert reasons == ["ShortNamesConflict", "InitialNamesAccepted"]
     assert listed(before) == {"foos": ["x"], "bars": ["y"]}
     assert listed(after) == {"foos": ["w"], "bars": ["x", "z"]}
+
+
+async def test_definitions_that_wait_for_a_name_are_checked_only_when_it_is_free(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checking all of the group after each write would be quadratic for each definition that somebody creates."""
+    checked: Counter[str] = Counter()
+    sync = CustomResources.sync
+
+    async def counting(self: CustomResources, name: str) -> None:
+        checked[name] += 1
+        await sync(self, name)
+
+    monkeypatch.setattr(CustomResources, "sync", counting)
+    running = asyncio.ensure_future(api.server.run())
+    await api.create(DEFINITIONS, _named("foos", "Foo", "x"))
+    for number in range(20):
+        await api.create(DEFINITIONS, _named(f"bars{number}", f"Bar{number}", "x"))
+    await asyncio.sleep(1)
+    first = dict(checked)
+    await api.delete(DEFINITION)
+    await asyncio.sleep(1)
+    running.cancel()
+    waiting = [name for name in checked if name.startswith("bars")]
+    assert [(first[name], checked[name]) for name in waiting] == [(1, 2)] * 20

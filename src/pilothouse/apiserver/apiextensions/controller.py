@@ -63,6 +63,12 @@ def _group_of(name: str) -> str:
     return name.partition(".")[2]
 
 
+def _all_names(names: Object) -> set[str]:
+    """All names of resource and kind."""
+    single = {names[field] for field in ("plural", "singular", "kind", "listKind") if names.get(field)}
+    return single.union(names.get("shortNames") or ())
+
+
 def _set_or_remove(names: Object, field: str, value: object) -> None:
     if value:
         names[field] = value
@@ -92,8 +98,8 @@ class CustomResources:
         self._served: dict[str, tuple[str, int, Object, bool, bool]] = {}
         self._accepted_names: dict[str, Object] = {}
         """``status.acceptedNames`` of each definition."""
-        self._conflicting: set[str] = set()
-        """Definitions whose names are not accepted, or not yet."""
+        self._conflicting: dict[str, set[str]] = {}
+        """The names of definitions that are not accepted, or not yet."""
         self._terminating: dict[str, str] = {}
         """Storage prefix of a resource → its definition that is being deleted."""
         self._queue: dict[str, None] = {}
@@ -139,7 +145,6 @@ class CustomResources:
             if change.key.startswith(_PREFIX):
                 if change.type == "DELETED":
                     self._remove(change.key.removeprefix(_PREFIX))
-                    self._enqueue_conflicting(change.key.removeprefix(_PREFIX))
                 elif is_readable(change.value):  # otherwise the previous version is still served
                     self._serve(decode(change.value))
             elif self._terminating and change.type == "DELETED":
@@ -162,9 +167,9 @@ class CustomResources:
         accepted_names: Object = (definition.get("status") or {}).get("acceptedNames") or {}
         self._accepted_names[name] = accepted_names
         if serving.is_crd_condition_true(definition, "NamesAccepted"):
-            self._conflicting.discard(name)
+            self._conflicting.pop(name, None)
         else:
-            self._conflicting.add(name)
+            self._conflicting[name] = _all_names(spec["names"])
         state = (meta["uid"], meta.get("generation") or 0, accepted_names, accepted, terminating)
         if self._served.get(name) != state:
             old_state = self._served.get(name)
@@ -204,8 +209,8 @@ class CustomResources:
             prefix: definition for prefix, definition in self._terminating.items() if definition != name
         }
         self._served.pop(name, None)
-        self._accepted_names.pop(name, None)
-        self._conflicting.discard(name)
+        self._conflicting.pop(name, None)
+        self._enqueue_conflicting(name, freed=_all_names(self._accepted_names.pop(name, {})))
         removed_infos = self._core.table.custom(name)
         self._end_watches(list(removed_infos))
         self._core.table.set_custom(name, ())
@@ -243,6 +248,7 @@ class CustomResources:
                     del self._queue[name]
                     if not self._needs_webhook(name):
                         await self.sync(name)
+                        await asyncio.sleep(0)  # many may wait for one name
                     elif name not in in_progress:
                         in_progress[name] = None
                         group.start(sync_in_background(name), name=f"deletion of the objects of {name}")
@@ -295,7 +301,9 @@ class CustomResources:
         await self._write(record, {**definition, "status": status})
         # Not when a user has changed the status: then this definition takes its names back first (upstream
         # ``pkg/controller/status/naming_controller.go``, ``sync``).
-        self._enqueue_conflicting(definition["metadata"]["name"])
+        old_names = (definition.get("status") or {}).get("acceptedNames") or {}
+        freed = _all_names(old_names) - _all_names(status.get("acceptedNames") or {})
+        self._enqueue_conflicting(definition["metadata"]["name"], freed=freed)
 
     def _check_names(self, definition: Object) -> tuple[Object, str, str]:
         """The accepted names, and reason and message of the last conflict (``calculateNamesAndConditions``, upstream
@@ -337,10 +345,11 @@ class CustomResources:
                 kinds |= {names.get("kind") or "", names.get("listKind") or ""}
         return resources, kinds
 
-    def _enqueue_conflicting(self, changed: str) -> None:
-        """Enqueue the definitions that may get names which the change of another definition has freed."""
-        for name in sorted(self._conflicting):
-            if name != changed and _group_of(name) == _group_of(changed):
+    def _enqueue_conflicting(self, changed: str, *, freed: set[str]) -> None:
+        """Enqueue the definitions of the group that want one of the names which a definition no longer has. Upstream
+        requeues all of the group after each of its writes, with the same result."""
+        for name in sorted(self._conflicting) if freed else ():
+            if _group_of(name) == _group_of(changed) and not freed.isdisjoint(self._conflicting[name]):
                 self._enqueue(name)
 
     async def _finalize(self, name: str, definition: Object) -> None:
