@@ -188,8 +188,8 @@ class Simulation:
         self.triggers = ChangeTriggers()
         """Actions of faults that start at a change."""
         self._last_write = 0.0
-        self._recent_writes: Counter[str] = Counter()
-        """Writes since the last time that the cluster was quiet, without heartbeats."""
+        self._recent_writes: Counter[str] | None = None
+        """Recent writes without heartbeats, by key and program; only while ``run_until_idle`` waits."""
         self.checked: Change | None = None
         """The change that invariants are checking; after a violation the rejected change."""
         self._node_faults: dict[str, deque[tuple[int, str, str]]] = {}
@@ -391,9 +391,10 @@ class Simulation:
             self.log.committed(change, origin)
             if not is_heartbeat(change):
                 self._last_write = self.env.monotonic()
-                self._recent_writes[
-                    f"{change.key} by {origin.program if origin is not None else 'the API server'}"
-                ] += 1
+                if self._recent_writes is not None:
+                    self._recent_writes[
+                        f"{change.key} by {origin.program if origin is not None else 'the API server'}"
+                    ] += 1
             self.checked = change
             for invariant in self.invariants:
                 invariant.committed(change, origin)
@@ -625,15 +626,17 @@ class Simulation:
         self.end_faults()
         started_at = self.env.monotonic()
         self._last_write = max(self._last_write, started_at)
+        recent = Counter[str]()
         while True:
             remaining = self._last_write + quiet - self.env.monotonic()
             if remaining <= 0:
                 break
             if self.env.monotonic() - started_at > limit:
-                often = ", ".join(f"{key} ({times} times)" for key, times in self._recent_writes.most_common(3))
+                often = ", ".join(f"{key} ({times} times)" for key, times in recent.most_common(3))
                 raise Violation(f"objects are still written {limit:.0f} s after the last fault; recently {often}")
-            self._recent_writes.clear()
+            self._recent_writes = recent = Counter()
             await asyncio.sleep(remaining)
+        self._recent_writes = None
         for invariant in self.invariants:
             invariant.check_final_state()
 
