@@ -16,7 +16,7 @@ from pilothouse.storage import Change
 
 CRON_JOBS = "batch/cronjobs/"
 JOBS = "batch/jobs/"
-SCHEDULER = "scheduler"
+_SCHEDULER = "scheduler"
 _EVENTS = "/events/"
 _OWNED = (JOBS, "/pods/", "/persistentvolumeclaims/")
 _QUOTAS = "/resourcequotas/"
@@ -68,7 +68,7 @@ class ScheduledWork(Invariant):
         """An object was written."""
         if self._simulation is None or is_heartbeat(change) or self._is_scheduled(change.key, change.value):
             return
-        if change.key.startswith(_EVENTS) and origin is not None and origin.program.partition("#")[0] == SCHEDULER:
+        if change.key.startswith(_EVENTS) and origin is not None and origin.program.partition("#")[0] == _SCHEDULER:
             return
         self.last_other_write = self._simulation.env.monotonic()
         self._recent[f"{change.key} by {origin.program.partition('#')[0] if origin else 'the API server'}"] += 1
@@ -81,9 +81,12 @@ class ScheduledWork(Invariant):
     def _is_scheduled(self, key: str, value: bytes) -> bool:
         if key.startswith(_QUOTAS):
             return True
+        is_root = key.startswith(self._roots)
+        if not is_root and not self._uids:
+            return False  # as in most scenarios, which thus decode nothing
         obj = _decode(value)
         meta = obj.metadata
-        if key.startswith(self._roots) or any(owner.uid in self._uids for owner in meta.owner_references):
+        if is_root or any(owner.uid in self._uids for owner in meta.owner_references):
             self._uids.add(meta.uid)
             return True
         return meta.uid in self._uids or obj.involved_object.uid in self._uids
