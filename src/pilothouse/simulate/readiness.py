@@ -18,67 +18,14 @@ import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
-
 from pilothouse.sim import Simulation
+from pilothouse.simulate.pod_views import PODS, PodView, bounded, decode_pod, is_ready, is_ready_node
 from pilothouse.simulate.pod_wait import PodWait
 from pilothouse.simulate.scenario.scalars import shown_seconds
 from pilothouse.storage import Change
 
-_PODS = "/pods/"
-_LONGEST_DETAIL = 160
 _SHORT = 0.5
 """Shorter stages of a wait are not shown, except for the last one."""
-
-
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    deletion_timestamp: str = ""
-
-
-class _Condition(msgspec.Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    message: str | None = None
-
-
-class _Waiting(msgspec.Struct, frozen=True):
-    reason: str | None = None
-
-
-class _State(msgspec.Struct, frozen=True):
-    waiting: _Waiting | None = None
-
-
-class _Container(msgspec.Struct, frozen=True):
-    state: _State = _State()
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str | None = None
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    phase: str | None = None
-    conditions: tuple[_Condition, ...] | None = None
-    container_statuses: tuple[_Container, ...] | None = None
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Meta
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-class _NodeStatus(msgspec.Struct, frozen=True):
-    conditions: tuple[_Condition, ...] = ()
-
-
-class _Node(msgspec.Struct, frozen=True):
-    status: _NodeStatus = _NodeStatus()
-
-
-_read_pod = msgspec.json.Decoder(_Pod).decode
-_read_node = msgspec.json.Decoder(_Node).decode
 
 
 class Wait:
@@ -93,14 +40,14 @@ class Wait:
         self._created = created
         self._scheduled: float | None = None
         self._started: float | None = None
-        self._pod = _Pod(_Meta())
+        self._pod = PodView()
 
     @property
     def was_ready(self) -> bool:
         """Whether the pod became ready."""
         return self.outcome == "ready"
 
-    def observe(self, pod: _Pod, at: float) -> None:
+    def observe(self, pod: PodView, at: float) -> None:
         """Process a write of the pod."""
         self._pod = pod
         if self._scheduled is None and pod.spec.node_name:
@@ -136,7 +83,7 @@ class Wait:
             details.append("the node was not ready")
         if any(details):
             waited_for += f" ({'; '.join(filter(None, details))})"
-        pod = self.key.removeprefix(_PODS)
+        pod = self.key.removeprefix(PODS)
         return PodWait(pod=pod, node=node, seconds=self.seconds, outcome=self.outcome, waited_for=waited_for)
 
     def _reason(self) -> str:
@@ -149,8 +96,7 @@ class Wait:
             if container.state.waiting
         ]
         messages = [condition.message or "" for condition in status.conditions or () if condition.type == named]
-        text = next(filter(None, [*reasons, *messages]), "")
-        return text if len(text) <= _LONGEST_DETAIL else f"{text[: _LONGEST_DETAIL - 1]}…"
+        return bounded(next(filter(None, [*reasons, *messages]), ""))
 
 
 class TimesToReady:
@@ -169,7 +115,7 @@ class TimesToReady:
         wait = self._waiting.get(key)
         if wait is None:
             return
-        pod = _read_pod(change.value)
+        pod = decode_pod(change.value)
         wait.observe(pod, at)
         outcome = _outcome(pod, removed=change.type == "DELETED")
         if outcome:
@@ -188,14 +134,10 @@ class TimesToReady:
 
     def node_is_ready(self, name: str) -> bool:
         """Whether the node's Ready condition is true now."""
-        record = self._simulation.store.get(f"/nodes/{name}")
-        if record is None:
-            return False
-        conditions = _read_node(record.value).status.conditions
-        return any((condition.type, condition.status) == ("Ready", "True") for condition in conditions)
+        return is_ready_node(self._simulation, name)
 
 
-def _outcome(pod: _Pod, *, removed: bool) -> str:
+def _outcome(pod: PodView, *, removed: bool) -> str:
     """How the wait ended; empty if it has not ended."""
     phase = pod.status.phase
     if phase == "Succeeded":
@@ -206,8 +148,7 @@ def _outcome(pod: _Pod, *, removed: bool) -> str:
         return "marked for deletion"
     if removed:
         return "removed"
-    is_ready = any((condition.type, condition.status) == ("Ready", "True") for condition in pod.status.conditions or ())
-    return "ready" if is_ready else ""
+    return "ready" if is_ready(pod.status.conditions) else ""
 
 
 class Waits:

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 import msgspec
 
 from pilothouse.sim import Origin, Simulation
+from pilothouse.simulate.pod_views import PODS, Condition, PodView, bounded, decode_pod, is_ready_node, node_of
 from pilothouse.simulate.scenario.scalars import shown_seconds
 
-_PODS = "/pods/"
 _NAMED = 5
 """Maximum number of named pods of one moment."""
-_LONGEST_DETAIL = 160
 _ZONE = "topology.kubernetes.io/zone"
 
 
@@ -55,58 +54,6 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  and {self.more} more"
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    labels: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
-class _Condition(msgspec.Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-    message: str | None = None
-
-
-class _Waiting(msgspec.Struct, frozen=True):
-    reason: str | None = None
-    message: str | None = None
-
-
-class _Terminated(msgspec.Struct, frozen=True, rename="camel"):
-    reason: str | None = None
-    exit_code: int = 0
-
-
-class _State(msgspec.Struct, frozen=True):
-    waiting: _Waiting | None = None
-    terminated: _Terminated | None = None
-
-
-class _Container(msgspec.Struct, frozen=True):
-    name: str = ""
-    state: _State = _State()
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str | None = None
-
-
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
-    phase: str | None = None
-    reason: str | None = None
-    message: str | None = None
-    conditions: tuple[_Condition, ...] | None = None
-    container_statuses: tuple[_Container, ...] | None = None
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-_decode = msgspec.json.Decoder(_Object).decode
-
-
 class _Unready(msgspec.Struct, frozen=True):
     """The write since which a pod is not ready."""
 
@@ -139,7 +86,7 @@ class UnavailablePods:
         """The pod, whose last state is ``value``, does not exist any more."""
         self._not_ready_yet.pop(key, None)
         if (lost := self._lost.pop(key, None)) is not None:
-            self._removed.append((key, _decode(value).spec.node_name or "", lost))
+            self._removed.append((key, decode_pod(value).spec.node_name or "", lost))
 
     def complete(self) -> None:
         """No pod is missing now."""
@@ -151,7 +98,7 @@ class UnavailablePods:
         pods = []
         for key, unready in itertools.islice(existing, _NAMED):
             record = simulation.store.get(key)
-            pod = _decode(record.value) if record is not None else _Object()
+            pod = decode_pod(record.value) if record is not None else PodView()
             reason = _reason(simulation, pod, unready, began)
             if key in self._not_ready_yet and unready.origin is not None:
                 reason += f" (created{_since(unready, began)})"
@@ -170,12 +117,12 @@ class UnavailablePods:
 
 
 def _pod(simulation: Simulation, key: str, node: str, reason: str) -> UnavailablePod:
-    found = simulation.store.get(f"/nodes/{node}") if node else None
-    zone = "" if found is None else (_decode(found.value).metadata.labels or {}).get(_ZONE, "")
-    return UnavailablePod(pod=key.removeprefix(_PODS), node=node, zone=zone, reason=reason)
+    found = node_of(simulation, node) if node else None
+    zone = "" if found is None else (found.metadata.labels or {}).get(_ZONE, "")
+    return UnavailablePod(pod=key.removeprefix(PODS), node=node, zone=zone, reason=reason)
 
 
-def _reason(simulation: Simulation, pod: _Object, unready: _Unready, began: float) -> str:
+def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: float) -> str:
     node = pod.spec.node_name
     conditions = {condition.type: condition for condition in pod.status.conditions or ()}
     if pod.metadata.deletion_timestamp:
@@ -184,21 +131,21 @@ def _reason(simulation: Simulation, pod: _Object, unready: _Unready, began: floa
         return f"{'evicted' if is_eviction else 'marked for deletion'}{_since(unready, began)}"
     if pod.status.phase == "Failed":
         texts = filter(None, (pod.status.reason, pod.status.message))
-        return _bounded(": ".join(("failed", *texts)))
+        return bounded(": ".join(("failed", *texts)))
     if not node:
-        message = conditions.get("PodScheduled", _Condition()).message
-        return _bounded(f"it waits for a node{f': {message}' if message else ''}")
-    if not _is_ready_node(simulation, node):
+        message = conditions.get("PodScheduled", Condition()).message
+        return bounded(f"it waits for a node{f': {message}' if message else ''}")
+    if not is_ready_node(simulation, node):
         return f"its node is not ready; the pod was marked so{_since(unready, began)}"
     for container in pod.status.container_statuses or ():
         state = container.state
         if state.waiting is not None and state.waiting.reason:
-            return _bounded(f"its container {container.name} waits: {state.waiting.reason}")
+            return bounded(f"its container {container.name} waits: {state.waiting.reason}")
         if state.terminated is not None:
             reason = f"{state.terminated.reason or 'terminated'}, exit code {state.terminated.exit_code}"
-            return _bounded(f"its container {container.name} has ended: {reason}")
-    message = conditions.get("Ready", _Condition()).message
-    return _bounded(message or "its containers have not started")
+            return bounded(f"its container {container.name} has ended: {reason}")
+    message = conditions.get("Ready", Condition()).message
+    return bounded(message or "its containers have not started")
 
 
 def _since(unready: _Unready, began: float) -> str:
@@ -206,13 +153,3 @@ def _since(unready: _Unready, began: float) -> str:
     at = f" at {shown_seconds(round(unready.at - began, 3))}" if unready.at >= began else ""
     origin = unready.origin
     return at if origin is None else f"{at} by {origin.controller or origin.program.partition('#')[0]}"
-
-
-def _is_ready_node(simulation: Simulation, name: str) -> bool:
-    record = simulation.store.get(f"/nodes/{name}")
-    conditions = () if record is None else _decode(record.value).status.conditions or ()
-    return any((condition.type, condition.status) == ("Ready", "True") for condition in conditions)
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= _LONGEST_DETAIL else f"{text[: _LONGEST_DETAIL - 1]}…"
