@@ -169,3 +169,26 @@ def test_many_pods_exceed_a_budget_of_unavailable_pods(tmp_path: Path) -> None:
     replacement = moment.pods[1]
     assert replacement.reason == "its containers have not started (created at 6m by replicaset-controller)"
     assert str(replacement).startswith(f"{replacement.pod} on b-0 (zone b): its containers")
+
+
+@pytest.mark.parametrize(
+    ("duration", "reason"),
+    [
+        pytest.param("9m", "marked for deletion at 6m0.1s by node-controller", id="marked for deletion"),
+        pytest.param("2m", "it was deleted at 6m0.1s by node-controller, and has no replacement yet", id="removed"),
+    ],
+)
+def test_who_deleted_unavailable_pods_and_when(duration: str, reason: str, tmp_path: Path) -> None:
+    """Not what had made them not ready before."""
+    path = tmp_path / "zones.yaml"
+    toleration = "{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 10}"
+    text = _ZONES.replace("spec: {containers:", f"spec: {{tolerations: [{toleration}], containers:")
+    quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: '0'}}}"
+    more = f"  - {{at: 4m, apply: [{quota}]}}\n  - {{name: all, at: 8m, crash: {{selector: app=web, count: 12}}}}\n"
+    text = text.replace("  until:", f"{more}  until:").replace("for: 5m", f"for: {duration}")
+    path.write_text(text, encoding="utf-8")
+    (budget,) = run(load(str(path)), 0).budgets
+    most = budget.moments[-1]
+    assert (most.at, most.unavailable) == (480.0, 8)
+    assert reason in {pod.reason for pod in most.pods}
+    assert "5m50s" not in str(most)

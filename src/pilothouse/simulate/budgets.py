@@ -242,7 +242,8 @@ class Usage(Invariant):
         if _is_ready(pod) and not pod.metadata.deletion_timestamp:
             usage.ready[key] = None
         elif usage.unavailable is not None:
-            usage.unavailable.not_ready(key, self._now(), None, was_ready=False)
+            is_deleted = bool(pod.metadata.deletion_timestamp)
+            usage.unavailable.not_ready(key, self._now(), None, was_ready=False, is_deleted=is_deleted)
 
     def _pod_changed(self, change: Change, origin: Origin | None) -> None:
         pod = _pod(change.value)
@@ -262,12 +263,16 @@ class Usage(Invariant):
         if pod_usage.owner is not None:
             usage = self._workloads.get(pod_usage.owner)
             if usage is not None:
-                is_available = ready and not deleted and not pod.metadata.deletion_timestamp
+                is_deleted = deleted or bool(pod.metadata.deletion_timestamp)
+                is_available = ready and not is_deleted
                 if usage.unavailable is not None:
                     if is_available:
                         usage.unavailable.ready(key)
                     else:
-                        usage.unavailable.not_ready(key, self._now(), origin, was_ready=key in usage.ready)
+                        was_ready = key in usage.ready
+                        usage.unavailable.not_ready(
+                            key, self._now(), origin, was_ready=was_ready, is_deleted=is_deleted
+                        )
                     if deleted:
                         usage.unavailable.removed(key, change.value)
                 if is_available:

@@ -54,11 +54,18 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
             yield f"  and {self.more} more"
 
 
-class _Unready(msgspec.Struct, frozen=True):
-    """The write since which a pod is not ready."""
-
+class _Write(msgspec.Struct, frozen=True):
     at: float
     origin: Origin | None
+
+
+class _Unready(msgspec.Struct):
+    """A pod that is not ready."""
+
+    since: _Write
+    """The write that made it so, or created it."""
+    deletion: _Write | None = None
+    """The first one since which it is marked for deletion, or removed."""
 
 
 class UnavailablePods:
@@ -67,26 +74,30 @@ class UnavailablePods:
     def __init__(self) -> None:
         self._lost: dict[str, _Unready] = {}
         self._not_ready_yet: dict[str, _Unready] = {}
-        self._removed: deque[tuple[str, str, _Unready]] = deque(maxlen=_NAMED)
-        """Lost pods that do not exist any more: key and node. They are forgotten when no pod is missing."""
+        self._removed: deque[tuple[str, str, _Write]] = deque(maxlen=_NAMED)
+        """Lost pods that do not exist any more: key, node and deletion. They are forgotten when no pod is missing."""
 
     def ready(self, key: str) -> None:
         """The pod is ready."""
         self._lost.pop(key, None)
         self._not_ready_yet.pop(key, None)
 
-    def not_ready(self, key: str, at: float, origin: Origin | None, *, was_ready: bool) -> None:
-        """The pod is not ready. ``was_ready``: it was until this write."""
-        if was_ready:
-            self._lost[key] = _Unready(at, origin)
-        elif key not in self._lost:
-            self._not_ready_yet.setdefault(key, _Unready(at, origin))
+    def not_ready(self, key: str, at: float, origin: Origin | None, *, was_ready: bool, is_deleted: bool) -> None:
+        """The pod is not ready. ``was_ready``: it was until this write; ``is_deleted``: it is marked for deletion, or
+        removed."""
+        write = _Write(at, origin)
+        unready = None if was_ready else self._lost.get(key)
+        if unready is None:
+            unready = (self._lost if was_ready else self._not_ready_yet).setdefault(key, _Unready(write))
+        if is_deleted and unready.deletion is None:
+            unready.deletion = write
 
     def removed(self, key: str, value: bytes) -> None:
-        """The pod, whose last state is ``value``, does not exist any more."""
+        """The pod, whose last state is ``value``, does not exist any more. After ``not_ready``."""
         self._not_ready_yet.pop(key, None)
-        if (lost := self._lost.pop(key, None)) is not None:
-            self._removed.append((key, decode_pod(value).spec.node_name or "", lost))
+        lost = self._lost.pop(key, None)
+        if lost is not None and lost.deletion is not None:
+            self._removed.append((key, decode_pod(value).spec.node_name or "", lost.deletion))
 
     def complete(self) -> None:
         """No pod is missing now."""
@@ -100,13 +111,13 @@ class UnavailablePods:
             record = simulation.store.get(key)
             pod = decode_pod(record.value) if record is not None else PodView()
             reason = _reason(simulation, pod, unready, began)
-            if key in self._not_ready_yet and unready.origin is not None:
-                reason += f" (created{_since(unready, began)})"
+            if key in self._not_ready_yet and unready.since.origin is not None:
+                reason += f" (created{_when_and_by(unready.since, began)})"
             pods.append(_pod(simulation, key, pod.spec.node_name or "", reason))
         count = len(self._lost) + len(self._not_ready_yet)
         gone = list(self._removed)[-max(0, unavailable - count) :] if unavailable > count else []
-        for key, node, unready in gone[: _NAMED - len(pods)]:
-            reason = f"it was deleted{_since(unready, began)}, and has no replacement yet"
+        for key, node, deletion in gone[: _NAMED - len(pods)]:
+            reason = f"it was deleted{_when_and_by(deletion, began)}, and has no replacement yet"
             pods.append(_pod(simulation, key, node, reason))
         return Moment(
             at=round(simulation.env.monotonic() - began, 3),
@@ -125,10 +136,9 @@ def _pod(simulation: Simulation, key: str, node: str, reason: str) -> Unavailabl
 def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: float) -> str:
     node = pod.spec.node_name
     conditions = {condition.type: condition for condition in pod.status.conditions or ()}
-    if pod.metadata.deletion_timestamp:
-        origin = unready.origin
-        is_eviction = origin is not None and origin.call.subresource == "eviction"
-        return f"{'evicted' if is_eviction else 'marked for deletion'}{_since(unready, began)}"
+    if (deletion := unready.deletion) is not None:
+        is_eviction = deletion.origin is not None and deletion.origin.call.subresource == "eviction"
+        return f"{'evicted' if is_eviction else 'marked for deletion'}{_when_and_by(deletion, began)}"
     if pod.status.phase == "Failed":
         texts = filter(None, (pod.status.reason, pod.status.message))
         return bounded(": ".join(("failed", *texts)))
@@ -136,7 +146,7 @@ def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: floa
         message = conditions.get("PodScheduled", Condition()).message
         return bounded(f"it waits for a node{f': {message}' if message else ''}")
     if not is_ready_node(simulation, node):
-        return f"its node is not ready; the pod was marked so{_since(unready, began)}"
+        return f"its node is not ready; the pod was marked so{_when_and_by(unready.since, began)}"
     for container in pod.status.container_statuses or ():
         state = container.state
         if state.waiting is not None and state.waiting.reason:
@@ -148,8 +158,8 @@ def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: floa
     return bounded(message or "its containers have not started")
 
 
-def _since(unready: _Unready, began: float) -> str:
+def _when_and_by(write: _Write, began: float) -> str:
     """When, and by whom."""
-    at = f" at {shown_seconds(round(unready.at - began, 3))}" if unready.at >= began else ""
-    origin = unready.origin
+    at = f" at {shown_seconds(round(write.at - began, 3))}" if write.at >= began else ""
+    origin = write.origin
     return at if origin is None else f"{at} by {origin.controller or origin.program.partition('#')[0]}"
