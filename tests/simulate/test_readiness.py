@@ -192,3 +192,12 @@ def test_who_deleted_unavailable_pods_and_when(duration: str, reason: str, tmp_p
     assert (most.at, most.unavailable) == (480.0, 8)
     assert reason in {pod.reason for pod in most.pods}
     assert "5m50s" not in str(most)
+
+
+def test_an_unavailable_pod_that_was_never_ready_was_not_marked_as_not_ready(tmp_path: Path) -> None:
+    path = tmp_path / "zones.yaml"
+    scale = "  - {at: 5m10s, scale: {deployment: web, replicas: 10}}\n  until:"
+    path.write_text(_ZONES.replace("  until:", scale), encoding="utf-8")
+    (budget,) = run(load(str(path)), 0).budgets
+    assert budget.moments[-1].at == 350.0
+    assert budget.moments[-1].pods[4].reason == "its node is not ready (created at 5m10s by replicaset-controller)"

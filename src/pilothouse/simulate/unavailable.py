@@ -110,8 +110,9 @@ class UnavailablePods:
         for key, unready in itertools.islice(existing, _NAMED):
             record = simulation.store.get(key)
             pod = decode_pod(record.value) if record is not None else PodView()
-            reason = _reason(simulation, pod, unready, began)
-            if key in self._not_ready_yet and unready.since.origin is not None:
+            was_ready = key in self._lost
+            reason = _reason(simulation, pod, unready, began, was_ready=was_ready)
+            if not was_ready and unready.since.origin is not None:
                 reason += f" (created{_when_and_by(unready.since, began)})"
             pods.append(_pod(simulation, key, pod.spec.node_name or "", reason))
         count = len(self._lost) + len(self._not_ready_yet)
@@ -133,7 +134,7 @@ def _pod(simulation: Simulation, key: str, node: str, reason: str) -> Unavailabl
     return UnavailablePod(pod=key.removeprefix(PODS), node=node, zone=zone, reason=reason)
 
 
-def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: float) -> str:
+def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: float, *, was_ready: bool) -> str:
     node = pod.spec.node_name
     conditions = {condition.type: condition for condition in pod.status.conditions or ()}
     if (deletion := unready.deletion) is not None:
@@ -146,7 +147,8 @@ def _reason(simulation: Simulation, pod: PodView, unready: _Unready, began: floa
         message = conditions.get("PodScheduled", Condition()).message
         return bounded(f"it waits for a node{f': {message}' if message else ''}")
     if not is_ready_node(simulation, node):
-        return f"its node is not ready; the pod was marked so{_when_and_by(unready.since, began)}"
+        marked = f"; the pod was marked so{_when_and_by(unready.since, began)}" if was_ready else ""
+        return f"its node is not ready{marked}"
     for container in pod.status.container_statuses or ():
         state = container.state
         if state.waiting is not None and state.waiting.reason:
