@@ -110,8 +110,8 @@ class _Usage(msgspec.Struct):
     most. A limit in percent changes with the replicas."""
     unavailable: UnavailablePods | None = None
     """Only of workloads with a budget."""
-    moments: dict[int, dict[float, Moment]] = {}
-    """By budget number and time: when it was exceeded first, and most."""
+    moments: dict[int, tuple[Moment, ...]] = {}
+    """By budget number: when it was exceeded first, and most, if that was later."""
     why: dict[int, str] = {}
     """By budget number: the causes of the write that exceeded it first."""
 
@@ -333,11 +333,9 @@ class Usage(Invariant):
         become not ready one after the other."""
         assert self._simulation is not None, "the run has begun"
         assert usage.unavailable is not None, "the workload has a budget"
-        moments = usage.moments.setdefault(number, {})
         moment = usage.unavailable.moment(self._simulation, self._began, missing)
-        for at in list(moments)[1:]:
-            del moments[at]
-        moments[moment.at] = moment
+        first = usage.moments.get(number, (moment,))[0]
+        usage.moments[number] = (moment,) if first.at == moment.at else (first, moment)
 
     def log_until(self, at: float) -> str:
         """The last lines of the log when a budget was exceeded first, at this time of the run; else empty."""
@@ -437,7 +435,7 @@ class Usage(Invariant):
                     limit=limit,
                     held=at is None,
                     at=at,
-                    moments=tuple(usage.moments.get(number, {}).values()),
+                    moments=usage.moments.get(number, ()),
                     why=usage.why.get(number, ""),
                 )
             ]
