@@ -268,8 +268,7 @@ class AsyncCluster:
 
     async def create(self, manifest: "OneObject") -> Object:
         """Create an object, in its own namespace if it has one. Returns the stored object. Unknown fields are an error,
-        as with kubectl. ``manifest`` may be YAML text of one object, or a model of
-        the ``kubernetes`` package."""
+        as with kubectl. ``manifest`` may be YAML text of one object, or a model of the ``kubernetes`` package."""
         manifest = manifests.one_object(manifest)
         kind = await self._kind(manifest["apiVersion"], manifest["kind"])
         namespace = manifest.get("metadata", {}).get("namespace") or self.namespace
@@ -346,7 +345,7 @@ class AsyncCluster:
                     pass
         except TimeoutError:
             why = await self._explain(of, name, observed.object)
-            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{observed.raised_or_none}{why}") from None
+            raise Timeout(f"{kind} {name}: not as expected after {seconds:g} s{observed.mistake}{why}") from None
         return observed.object
 
     async def _explain(self, of: Kind[msgspec.Raw], name: str, observed: Object | None) -> str:
@@ -447,19 +446,19 @@ class _Seen:
 
     def __init__(self) -> None:
         self.object: Object | None = None
-        self.raised_or_none = ""
-        """What the condition raised for it, or that it returned nothing."""
+        self.mistake = ""
+        """The end of the message: that the condition raised an exception for it, or returned nothing."""
 
     def meets(self, condition: Condition) -> bool:
         """Whether the condition is true for it."""
-        self.raised_or_none = ""
+        self.mistake = ""
         try:
             result: bool | None = condition(self.object)
         except (LookupError, TypeError) as error:
-            self.raised_or_none = f", the condition raised {error!r}"
+            self.mistake = f", the condition raised {error!r}"
             return False
         if result is None:
-            self.raised_or_none = ", the condition returned None"
+            self.mistake = ", the condition returned None"
         return bool(result)
 
 

@@ -135,8 +135,7 @@ class Cluster:
 
     def create(self, manifest: "OneObject") -> Object:
         """Create an object, in its own namespace if it has one. Returns the stored object. Unknown fields are an error,
-        as with kubectl. ``manifest`` may be YAML text of one object, or a model of
-        the ``kubernetes`` package."""
+        as with kubectl. ``manifest`` may be YAML text of one object, or a model of the ``kubernetes`` package."""
         return self._thread.call(self._cluster.create(manifest))
 
     def apply(self, manifest: "Manifests") -> Objects:
