@@ -271,7 +271,7 @@ class _Run:
         try:
             await timeline.actions.administrator.apply(scenario.objects)
         except ObjectsRejected as rejected:
-            # That more were rejected has no place.
+            # The last one may be the number of further objects, which names no place.
             texts = rejected.messages(scenario.object_position)
             general = f"{scenario.source}: spec.objects: "
             raise ScenarioError(
