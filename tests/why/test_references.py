@@ -6,6 +6,7 @@ from typing import Any
 from tests.why.cluster import Cluster, deployment, text
 
 from pilothouse.api.core import CONFIG_MAPS
+from pilothouse.api.networking import INGRESSES
 from pilothouse.why import STORED
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -87,6 +88,35 @@ async def test_ingress(cluster: Cluster) -> None:
     backend["service"]["port"] = {"number": 80}
     await cluster.plane.apply(_object(_NETWORKING, "Ingress", "web", spec=spec))
     assert await texts() == ["no address", "has no address: no ingress controller of the class front has reported one"]
+
+
+async def test_the_change_that_set_a_reference(cluster: Cluster) -> None:
+    """Not the last change of the object, which set another field."""
+    spec = {
+        "ingressClassName": "front",
+        "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}},
+        "tls": [{"hosts": ["example.com"], "secretName": "first"}],
+    }
+    await cluster.create(_object(_NETWORKING, "Ingress", "web", spec=spec))
+
+    async def changes() -> dict[str, str]:
+        steps = (await cluster.why("ingresses.networking.k8s.io", "web")).steps
+        return {step.text.split()[3]: step.because[0].text.removeprefix("ingress/web ") for step in steps}
+
+    await cluster.patch(INGRESSES, "web", {"spec": {"tls": [{"hosts": ["example.com"], "secretName": "second"}]}})
+    tls = 'changed: spec.tls[0].secretName: "first" -> "second"'
+    assert await changes() == {
+        "ingressclass/front": "was created",
+        "service/web": "was created",
+        "secret/second": tls,
+    }
+    await cluster.patch(INGRESSES, "web", {"spec": {"defaultBackend": {"service": {"port": {"number": 81}}}}})
+    assert (await changes())["service/web"] == "was created", "the Service was named before"
+    await cluster.create(_object("v1", "Service", "web", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}))
+    port = "changed: spec.defaultBackend.service.port.number: 80 -> 81"
+    assert await changes() == {"ingressclass/front": "was created", "service/web": port, "secret/second": tls}
+    await cluster.patch(INGRESSES, "web", {"spec": {"ingressClassName": "back"}})
+    assert (await changes())["ingressclass/back"] == 'changed: spec.ingressClassName: "front" -> "back"'
 
 
 async def test_admission_policy(cluster: Cluster) -> None:

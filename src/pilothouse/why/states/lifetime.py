@@ -1,13 +1,13 @@
 """Steps for objects of all kinds: deletion, creation and last change."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why.actors import actor
 from pilothouse.why.changes import METADATA, SPEC, summary
 from pilothouse.why.deletions import deletion_request
-from pilothouse.why.evidence import ObjectChange, newest_spec_changes
+from pilothouse.why.evidence import Document, ObjectChange, newest_spec_changes
 from pilothouse.why.requests import is_binding, last_request
 from pilothouse.why.steps import NOT_FOUND, UNKNOWN, UNREADABLE, Step, tree_lines
 from pilothouse.why.view import Finding, View
@@ -115,4 +115,21 @@ async def newest_change(view: View, *, weights: Collection[int] = (SPEC, METADAT
         described = summary(change, await view.evidence.before(change), await view.evidence.after(change))
         if change.type != "ADDED" and described.weight in weights and not is_binding(change):
             return await view.chain.step(change, text=described.text)
+    return await created(view)
+
+
+async def change_that_set(view: View, is_set: Callable[[Document], bool]) -> Step | None:
+    """The step of the last change since which ``is_set`` holds for the object; the creation, if it always did. A change
+    without the object before and after counts unless its request is recorded and does not set it."""
+    changes = [change for change in await view.changes() if not view.uid or change.uid == view.uid]
+    for change in reversed(newest_spec_changes(view.evidence, changes)):
+        if change.type == "ADDED":
+            break
+        old, new = await view.evidence.before(change), await view.evidence.after(change)
+        if old is None or new is None:
+            may_have_set = not change.sent or is_set(change.sent)
+        else:
+            may_have_set = is_set(new) and not is_set(old)
+        if may_have_set:
+            return await view.chain.step(change)
     return await created(view)

@@ -1,12 +1,12 @@
 """Objects that have no effect, or less than expected, since something that they refer to does not exist: bindings of
 roles and policies, webhook configurations, Ingresses."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from pilothouse.why.states.lifetime import newest_change
+from pilothouse.why.evidence import Document, Reference
+from pilothouse.why.states.lifetime import change_that_set, newest_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -17,107 +17,144 @@ _ADMISSION = "admissionregistration.k8s.io"
 
 
 class _Target(msgspec.Struct, frozen=True):
-    resource: str
-    name: str
+    """An object that another one refers to."""
+
+    reference: Reference
     use: str
-    """What the reference is for, and the effect: ``the role, without which it grants nothing``."""
-    namespace: str = ""
+    """What the reference is for, and the effect if there is no such object: ``as its role: it grants nothing``."""
     port: int | str = 0
+
+
+_Targets = Callable[[View, Document], Iterator[_Target]]
+"""All targets of a version of the object."""
 
 
 async def binding(view: View) -> Finding | None:
     """A RoleBinding or ClusterRoleBinding whose role or ServiceAccounts do not exist."""
-    document = view.now or {}
+    return await _incomplete(view, _of_binding)
+
+
+def _of_binding(view: View, document: Document) -> Iterator[_Target]:
     role = document.get("roleRef") or {}
     is_cluster_role = role.get("kind") == "ClusterRole"
-    targets = [
-        _Target(
-            f"{'clusterroles' if is_cluster_role else 'roles'}.{_RBAC}",
-            str(role.get("name") or ""),
-            "as its role: it grants nothing",
-            "" if is_cluster_role else view.reference.namespace,
-        )
-    ]
-    targets += [
-        _Target("serviceaccounts", str(subject.get("name")), "as a subject", str(subject.get("namespace") or ""))
-        for subject in document.get("subjects") or ()
-        if subject.get("kind") == "ServiceAccount"
-    ]
-    return await _finding(view, await _missing(view, targets))
+    resource = f"{'clusterroles' if is_cluster_role else 'roles'}.{_RBAC}"
+    namespace = "" if is_cluster_role else view.reference.namespace
+    yield _Target(Reference(resource, namespace, str(role.get("name") or "")), "as its role: it grants nothing")
+    for subject in document.get("subjects") or ():
+        if subject.get("kind") == "ServiceAccount":
+            account = Reference("serviceaccounts", str(subject.get("namespace") or ""), str(subject.get("name")))
+            yield _Target(account, "as a subject")
 
 
 async def policy_binding(view: View) -> Finding | None:
     """The binding of an admission policy that does not exist."""
+    return await _incomplete(view, _of_policy_binding)
+
+
+def _of_policy_binding(view: View, document: Document) -> Iterator[_Target]:
     kind = view.reference.plural.removesuffix("bindings")
     resource = f"{kind.removesuffix('policy')}policies.{_ADMISSION}"
-    name = str(view.spec.get("policyName") or "")
-    return await _finding(view, await _missing(view, [_Target(resource, name, "as its policy: it has no effect")]))
+    name = str((document.get("spec") or {}).get("policyName") or "")
+    yield _Target(Reference(resource, "", name), "as its policy: it has no effect")
 
 
 async def webhooks(view: View) -> Finding | None:
     """A webhook configuration with Services that do not exist or have no endpoints."""
-    steps: list[Step] = []
-    for webhook in (view.now or {}).get("webhooks") or ():
-        reference = (webhook.get("clientConfig") or {}).get("service")
-        if reference:
+    return await _incomplete(view, _of_webhooks)
+
+
+def _of_webhooks(_view: View, document: Document) -> Iterator[_Target]:
+    for webhook in document.get("webhooks") or ():
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if service:
             policy = str(webhook.get("failurePolicy") or "Fail")
             effect = "rejected" if policy == "Fail" else "not checked"
             use = f"for the webhook {webhook.get('name')}: matching requests are {effect} (failurePolicy {policy})"
-            target = _Target(_SERVICES, str(reference.get("name")), use, str(reference.get("namespace")))
-            steps += await _missing(view, [target]) or await _without_endpoints(view, target)
-    return await _finding(view, steps)
+            yield _Target(Reference(_SERVICES, str(service.get("namespace")), str(service.get("name"))), use)
 
 
 async def ingress(view: View) -> Finding | None:
     """An Ingress whose class, Services or Secrets do not exist, whose Services have no endpoints, or without an
     address."""
-    steps: list[Step] = []
-    class_ = str(view.spec.get("ingressClassName") or "")
-    if class_:
-        use = "as its class: no controller processes it"
-        steps += await _missing(view, [_Target("ingressclasses.networking.k8s.io", class_, use)])
-    for target in dict.fromkeys(_backends(view)):
-        steps += await _missing(view, [target]) or await _without_endpoints(view, target)
-    secrets = [str(entry["secretName"]) for entry in view.spec.get("tls") or () if entry.get("secretName")]
-    namespace = view.reference.namespace
-    steps += await _missing(view, [_Target("secrets", name, "for TLS", namespace) for name in secrets])
-    if steps:
-        return await _finding(view, steps)
-    if (view.status.get("loadBalancer") or {}).get("ingress"):
-        return None
+    incomplete = await _incomplete(view, _of_ingress)
+    if incomplete is not None or (view.status.get("loadBalancer") or {}).get("ingress"):
+        return incomplete
+    class_ = view.spec.get("ingressClassName")
     of_class = f" of the class {class_}" if class_ else ""
+    changed = await newest_change(view)
     text = f"has no address: no ingress controller{of_class} has reported one"
-    return Finding("no address", await _with_change(view, [view.step(text, root=STATE)]))
+    return Finding("no address", (view.step(text, root=STATE, because=[changed] if changed is not None else []),))
 
 
-def _backends(view: View) -> Iterator[_Target]:
-    rules: list[dict[str, Any]] = [{"backend": view.spec.get("defaultBackend")}]
-    rules += [path for rule in view.spec.get("rules") or () for path in (rule.get("http") or {}).get("paths") or ()]
-    for rule in rules:
-        service = (rule.get("backend") or {}).get("service")
+def _of_ingress(view: View, document: Document) -> Iterator[_Target]:
+    namespace, spec = view.reference.namespace, document.get("spec") or {}
+    if class_ := spec.get("ingressClassName"):
+        reference = Reference("ingressclasses.networking.k8s.io", "", str(class_))
+        yield _Target(reference, "as its class: no controller processes it")
+    paths = [path for rule in spec.get("rules") or () for path in (rule.get("http") or {}).get("paths") or ()]
+    for backend in (spec.get("defaultBackend"), *(path.get("backend") for path in paths)):
+        service = (backend or {}).get("service")
         if service:
             port = service.get("port") or {}
-            yield _Target(
-                _SERVICES,
-                str(service.get("name")),
-                "as a backend",
-                view.reference.namespace,
-                port.get("name") or port.get("number") or 0,
-            )
+            reference = Reference(_SERVICES, namespace, str(service.get("name")))
+            yield _Target(reference, "as a backend", port.get("name") or port.get("number") or 0)
+    for entry in spec.get("tls") or ():
+        if entry.get("secretName"):
+            yield _Target(Reference("secrets", namespace, str(entry["secretName"])), "for TLS")
 
 
-async def _missing(view: View, targets: Iterable[_Target]) -> list[Step]:
-    """A step for each reference to an object that does not exist, with its deletion."""
+async def _incomplete(view: View, targets: _Targets) -> Finding | None:
+    """The first references to objects that do not exist, or to Services without the port or without endpoints."""
     steps: list[Step] = []
-    for target in targets:
-        other = await view.read(target.resource, target.name, namespace=target.namespace)
-        if other.now is not None or other.is_unreadable or not target.name:
-            continue
-        deletion = next((change for change in reversed(await other.changes()) if change.type == "DELETED"), None)
-        step = view.step(_sentence(view, other, target, "which does not exist"))
-        step.because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
-        steps.append(step)
-    return steps
+    for target in dict.fromkeys(targets(view, view.now or {})):
+        step = await _step(view, targets, target)
+        steps += [step] if step is not None else []
+        if len(steps) == _SHOWN:
+            break
+    return Finding("incomplete", tuple(steps)) if steps else None
+
+
+async def _step(view: View, targets: _Targets, target: _Target) -> Step | None:
+    """What is wrong with a target, because of what happened to it, otherwise of the change that set the reference."""
+    reference = target.reference
+    other = await view.read(reference.resource, reference.name, namespace=reference.namespace)
+    is_missing = other.now is None
+    step = await (_missing if is_missing else _without_endpoints)(view, other, target)
+    if step is None or step.because:
+        return step
+
+    def is_set(document: Document) -> bool:
+        same = (each for each in targets(view, document) if each.reference == reference)
+        return any(is_missing or each.port == target.port for each in same)
+
+    changed = await change_that_set(view, is_set)
+    step.because = [changed] if changed is not None else []
+    step.root = "" if step.because else STATE
+    return step
+
+
+async def _missing(view: View, other: View, target: _Target) -> Step | None:
+    """A step for an object that does not exist, with its deletion."""
+    if other.is_unreadable or not target.reference.name:
+        return None
+    deletion = next((change for change in reversed(await other.changes()) if change.type == "DELETED"), None)
+    because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
+    return view.step(_sentence(view, other, target, "which does not exist"), because=because)
+
+
+async def _without_endpoints(view: View, other: View, target: _Target) -> Step | None:
+    """A step for a Service that does not have the port, or has no endpoints."""
+    if target.reference.resource != _SERVICES:
+        return None
+    ports = [(port.get("port"), port.get("name")) for port in other.spec.get("ports") or ()]
+    if target.port and not any(target.port in port for port in ports):
+        shown = ", ".join(str(number) for number, _name in ports)
+        state = f"which does not have the port {target.port}, but {shown or 'none'}"
+        return view.step(_sentence(view, other, target, state))
+    finding = await other.finding()
+    if finding.state != "no endpoints":
+        return None
+    return view.step(_sentence(view, other, target, "which has no endpoints"), because=list(finding.steps))
 
 
 def _sentence(view: View, other: View, target: _Target, state: str) -> str:
@@ -128,34 +165,3 @@ def _sentence(view: View, other: View, target: _Target, state: str) -> str:
 def _title(view: View, other: View) -> str:
     namespace = other.reference.namespace
     return f"{other.title} of namespace {namespace}" if namespace not in ("", view.reference.namespace) else other.title
-
-
-async def _without_endpoints(view: View, target: _Target) -> list[Step]:
-    """A step for a Service that does not have the port, or has no endpoints."""
-    service = await view.read(target.resource, target.name, namespace=target.namespace)
-    if service.now is None:
-        return []
-    ports = [(port.get("port"), port.get("name")) for port in service.spec.get("ports") or ()]
-    if target.port and not any(target.port in port for port in ports):
-        shown = ", ".join(str(number) for number, _name in ports)
-        state = f"which does not have the port {target.port}, but {shown or 'none'}"
-        return [view.step(_sentence(view, service, target, state))]
-    finding = await service.finding()
-    if finding.state != "no endpoints":
-        return []
-    text = _sentence(view, service, target, "which has no endpoints")
-    return [view.step(text, because=list(finding.steps))]
-
-
-async def _finding(view: View, steps: list[Step]) -> Finding | None:
-    return Finding("incomplete", await _with_change(view, steps[:_SHOWN])) if steps else None
-
-
-async def _with_change(view: View, steps: list[Step]) -> tuple[Step, ...]:
-    """Steps without another cause are there since the last change of the object."""
-    changed = await newest_change(view)
-    for step in steps:
-        if not step.because and changed is not None:
-            step.because = [changed]
-        step.root = "" if step.because else STATE
-    return tuple(steps)
