@@ -3,9 +3,10 @@
 import asyncio
 from typing import Any
 
-from tests.why.cluster import Cluster, text
+from tests.why.cluster import Cluster, text, texts
 
 from pilothouse.api.core import PERSISTENT_VOLUME_CLAIMS
+from pilothouse.api.storage import PERSISTENT_VOLUMES
 from pilothouse.why import AS_DESIRED, Explanation
 
 _GIB = {"storage": "1Gi"}
@@ -60,6 +61,18 @@ async def test_volume_that_cannot_be_deleted(cluster: Cluster) -> None:
         in explanation.steps[0].text
     )
     assert explanation.steps[0].because[0].text == "persistentvolumeclaim/data was deleted"
+
+
+async def test_deleted_volume(cluster: Cluster) -> None:
+    """Who requested the deletion, not the controller that removed the last finalizer."""
+    await cluster.create(_volume("disk"))
+    await asyncio.sleep(5)
+    await cluster.user.delete(PERSISTENT_VOLUMES, "disk")
+    await asyncio.sleep(20)
+    await cluster.create(_claim("data", volumeName="disk"))
+    (step,) = (await cluster.why("persistentvolumeclaims", "data")).steps
+    assert step.text.endswith("asks for the volume disk (spec.volumeName), which does not exist")
+    assert texts(step.because[:1]) == ["persistentvolume/disk was deleted, by kubernetes-admin with pilothouse-testing"]
 
 
 async def test_reserved_volume_and_claim_of_one_volume(cluster: Cluster) -> None:

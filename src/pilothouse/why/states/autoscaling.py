@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.why.evidence import Document
 from pilothouse.why.injected import has_load, load_change
-from pilothouse.why.states.lifetime import created, last_change
+from pilothouse.why.states.lifetime import created, last_change, last_deletion
 from pilothouse.why.states.mutations import injected_container
 from pilothouse.why.states.owners import workload_of
 from pilothouse.why.steps import STATE, UNREMARKABLE, Step
@@ -149,10 +149,7 @@ async def _missing_target(view: View) -> list[Step]:
     if target_view.now is not None:
         change = await last_change(target_view) if target_view.spec.get("replicas") == 0 else None
         return [change] if change is not None else []
-    deletion = next((change for change in reversed(await target_view.changes()) if change.type == "DELETED"), None)
-    if deletion is not None:
-        return [await view.chain.step(deletion, text="was deleted")]
-    return [target_view.step("is not there", root=STATE)]
+    return [await last_deletion(target_view) or target_view.step("is not there", root=STATE)]
 
 
 def metric_lines(spec: Document, status: Document, replicas: int, decision: str) -> list[str]:

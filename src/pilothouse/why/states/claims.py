@@ -2,7 +2,7 @@
 
 from pilothouse.machinery.quantities import QuantityError, parse_quantity
 from pilothouse.why.evidence import Document
-from pilothouse.why.states.lifetime import created, newest_change
+from pilothouse.why.states.lifetime import created, last_deletion, newest_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -20,8 +20,8 @@ async def claim(view: View) -> Finding | None:
     if phase == "Lost":
         name = view.spec.get("volumeName") or ""
         volume = view.of("persistentvolumes", name, None, namespace="")
-        deletion = next((change for change in reversed(await volume.changes()) if change.type == "DELETED"), None)
-        because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
+        deletion = await last_deletion(volume)
+        because = [deletion] if deletion is not None else []
         return Finding("lost", (view.step(f"has lost its volume {name}, which is gone", root=STATE, because=because),))
     if phase != "Pending":
         return None
@@ -66,8 +66,8 @@ async def _named_volume(view: View, name: str) -> Step:
     if volume.is_unreadable:
         return view.step(f"{text}, which can't be read", root=STATE)
     if volume.now is None:
-        deletion = next((change for change in reversed(await volume.changes()) if change.type == "DELETED"), None)
-        because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
+        deletion = await last_deletion(volume)
+        because = [deletion] if deletion is not None else []
         return view.step(f"{text}, which does not exist", root=STATE, because=because)
     reason = _mismatch(view.spec, volume.now, view.reference.namespace, view.reference.name)
     return view.step(f"{text}{f', which does not fit: {reason}' if reason else ''}", root=STATE)
@@ -113,9 +113,8 @@ def _is_default(class_: Document | None) -> bool:
 
 
 async def _missing_class(view: View, name: str) -> Step:
-    class_view = view.of(_CLASSES, name, None, namespace="")
-    deletion = next((change for change in reversed(await class_view.changes()) if change.type == "DELETED"), None)
-    because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
+    deletion = await last_deletion(view.of(_CLASSES, name, None, namespace=""))
+    because = [deletion] if deletion is not None else []
     return view.step(f"has the StorageClass {name}, which does not exist", root=STATE, because=because)
 
 

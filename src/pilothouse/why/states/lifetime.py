@@ -15,18 +15,18 @@ from pilothouse.why.view import Finding, View
 
 async def deleted(view: View) -> Finding:
     """An object that does not exist: who deleted it, or that nothing is recorded."""
+    step = await last_deletion(view)
+    if step is not None:
+        return Finding("deleted", (step,))
     changes = await view.changes()
-    deletion_change = next((change for change in reversed(changes) if change.type == "DELETED"), None)
-    if deletion_change is None and changes:
+    if changes:
         # Its last recorded change, such as that it became ready, did not lead to its deletion.
         text = f"{view.title} is gone, and by whom it was deleted is not recorded"
         last = await view.chain.step(changes[-1])
         step = Step(text=text, object=view.title, root=UNKNOWN, table=["recorded before:", *tree_lines(last)])
         return Finding("deleted", (step,))
-    if deletion_change is None:
-        step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
-        return Finding(NOT_FOUND, (step,))
-    return Finding("deleted", (await deletion(view, changes, deletion_change),))
+    step = Step(text=f"{view.title} is not there, and no change of it is known", object=view.title, root=UNKNOWN)
+    return Finding(NOT_FOUND, (step,))
 
 
 async def unreadable(view: View) -> Finding:
@@ -37,6 +37,14 @@ async def unreadable(view: View) -> Finding:
     last = tree_lines(await view.chain.step(changes[-1])) if changes else []
     step = view.step("can't be read", root=UNKNOWN, table=["recorded last:", *last] if last else [])
     return Finding(UNREADABLE, (step,))
+
+
+async def last_deletion(view: View, uid: str = "") -> Step | None:
+    """The step of the last recorded deletion of an object of this name, or of the one with the uid."""
+    changes = await view.changes()
+    deletions = (change for change in reversed(changes) if change.type == "DELETED" and uid in ("", change.uid))
+    last = next(deletions, None)
+    return None if last is None else await deletion(view, changes, last)
 
 
 async def deletion(view: View, changes: list[ObjectChange], deletion_change: ObjectChange) -> Step:

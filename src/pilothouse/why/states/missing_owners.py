@@ -1,5 +1,6 @@
 """Owners of an object that do not exist, which the garbage collector finds."""
 
+from pilothouse.why.states.lifetime import last_deletion
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import View
 
@@ -34,17 +35,7 @@ async def missing_owners(view: View) -> list[Step]:
             if len(references) == 1
             else "garbage-collector-controller deletes the object, unless another owner exists"
         )
-        step = view.step(f"has the owner {owner.title} with uid {reference.get('uid')}, {state}: {effect}", root=STATE)
-        deletion = next(
-            (
-                change
-                for change in reversed(await owner.changes())
-                if change.type == "DELETED" and change.uid == reference.get("uid")
-            ),
-            None,
-        )
-        if deletion is not None:
-            step.because = [await view.chain.step(deletion, text="was deleted")]
-            step.root = ""
-        steps.append(step)
+        text = f"has the owner {owner.title} with uid {reference.get('uid')}, {state}: {effect}"
+        deletion = await last_deletion(owner, str(reference.get("uid")))
+        steps.append(view.step(text, root=STATE, because=[deletion] if deletion is not None else []))
     return steps

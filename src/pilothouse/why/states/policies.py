@@ -16,8 +16,7 @@ async def policy(view: View) -> Finding | None:
     bindings = f"{plural}policybindings.{view.reference.group}"
     found = await view.evidence.objects(bindings, "")
     is_bound = any((binding.get("spec") or {}).get("policyName") == view.reference.name for binding in found)
-    is_unread = view.evidence.is_unreadable(type(view.reference)(bindings, "", ""))
-    if not is_bound and not is_unread:
+    if not is_bound and not view.is_unlisted(bindings):
         steps.append(view.step(f"has no effect: no {view.evidence.kind_of(bindings)} has it as its policy", root=STATE))
     changed = await newest_change(view)
     for step in steps:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from pilothouse.why.evidence import Document, Reference
-from pilothouse.why.states.lifetime import change_that_set, newest_change
+from pilothouse.why.states.lifetime import change_that_set, last_deletion, newest_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
@@ -137,8 +137,8 @@ async def _missing(view: View, other: View, target: _Target) -> Step | None:
     """A step for an object that does not exist, with its deletion."""
     if other.is_unreadable or not target.reference.name:
         return None
-    deletion = next((change for change in reversed(await other.changes()) if change.type == "DELETED"), None)
-    because = [await view.chain.step(deletion, text="was deleted")] if deletion is not None else []
+    deletion = await last_deletion(other)
+    because = [deletion] if deletion is not None else []
     return view.step(_sentence(view, other, target, "which does not exist"), because=because)
 
 

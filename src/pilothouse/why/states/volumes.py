@@ -3,7 +3,7 @@
 from typing import Any
 
 from pilothouse.why.evidence import Document
-from pilothouse.why.states.lifetime import created
+from pilothouse.why.states.lifetime import created, last_deletion
 from pilothouse.why.steps import FAULT, STATE, TIME, Step
 from pilothouse.why.view import Finding, View
 
@@ -61,8 +61,8 @@ async def _released(view: View) -> Step:
     events = [event for event in await view.evidence.events(view.reference, view.uid) if event.type == "Warning"]
     table = [f"{events[-1].reason}: {events[-1].message}"] if events else []
     claim = await _claim_of(view, view.spec.get("claimRef") or {})
-    deletion = next((change for change in reversed(await claim.changes()) if change.type == "DELETED"), None)
-    because = list((await claim.finding()).steps) if deletion is not None and claim.now is None else []
+    deletion = await last_deletion(claim) if claim.now is None else None
+    because = [deletion] if deletion is not None else []
     return view.step(f"was bound to {_title(claim)}, and {text}", root=root, table=table, because=because)
 
 
