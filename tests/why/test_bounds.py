@@ -49,6 +49,54 @@ async def test_thousands_of_finalizers_are_counted(cluster: Cluster) -> None:
     assert len("\n".join(lines)) < 3000
 
 
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests of all clients: ``list pods``."""
+    requests: list[str] = []
+
+    def record(name: str) -> None:
+        send = getattr(Client, name)
+
+        async def recorded(self: Client, kind: Any, *words: Any, **options: Any) -> Any:
+            requests.append(f"{name} {kind.resource}")
+            return await send(self, kind, *words, **options)
+
+        monkeypatch.setattr(Client, name, recorded)
+
+    record("get")
+    record("list")
+    return requests
+
+
+async def test_objects_that_own_nothing_list_no_others(cluster: Cluster, reads: list[str]) -> None:
+    spec: dict[str, Any] = {"podSelector": {}}
+    await cluster.create(
+        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "none"}, "spec": spec}
+    )
+    reads.clear()
+    await cluster.why("networkpolicies.networking.k8s.io", "none")
+    assert [read for read in reads if "networkpolicies" not in read] == []
+
+
+async def test_objects_are_read_once(cluster: Cluster, reads: list[str]) -> None:
+    paths = [
+        {"path": f"/{port}", "pathType": "Prefix", "backend": {"service": {"name": "web", "port": {"number": port}}}}
+        for port in range(1, 4)
+    ]
+    await cluster.create(
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "web"},
+            "spec": {"rules": [{"http": {"paths": paths}}]},
+        }
+    )
+    reads.clear()
+    explanation = await cluster.why("ingresses.networking.k8s.io", "web")
+    assert len(explanation.steps) == 3
+    assert reads.count("get services") == 1
+
+
 async def test_reads_of_an_object_with_many_changes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[str] = []
     read = Client.list

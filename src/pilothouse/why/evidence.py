@@ -185,6 +185,7 @@ class ServerEvidence:
         self.unseen: dict[str, None] = {}
         self._changes: dict[tuple[str, str, str], list[ObjectChange]] = {}
         self._objects: dict[tuple[Reference, int], Document | None] = {}
+        self._live: dict[Reference, Document | None] = {}
         self._lists: dict[tuple[str, str, int], list[Document]] = {}
         self._unreadable: set[Reference] = set()
         self._events: dict[str, Sequence[Event]] = {}
@@ -347,6 +348,11 @@ class ServerEvidence:
             return None
         if self._at:
             return await self.object_at(reference, self._at)
+        if reference not in self._live:
+            self._live[reference] = await self._fetch_live(reference, resource)
+        return self._live[reference]
+
+    async def _fetch_live(self, reference: Reference, resource: Resource) -> Document | None:
         try:
             raw = await self._client.get(resource.as_kind().raw, reference.name, reference.namespace)
         except NotFound:

@@ -36,7 +36,6 @@ class LogEvidence:
         self.unseen = server.unseen
         self.unseen.update(index.unseen)
         self._timelines: dict[Reference, Timeline] = {}
-        self._live: dict[Reference, Document | None] = {}
         self._documents: dict[tuple[Reference, int], Document | None] = {}
         self._has_audit_log = AUDIT in index.kinds
         if not index.kinds:
@@ -86,9 +85,7 @@ class LogEvidence:
 
     async def get(self, reference: Reference) -> Document | None:
         """The object now; None if it does not exist."""
-        if reference not in self._live:
-            self._live[reference] = await self._server.get(reference)
-        return self._live[reference]
+        return await self._server.get(reference)
 
     async def objects(self, resource: str, namespace: str, *, revision: int = 0) -> list[Document]:
         """The first ``MAX_OBJECTS`` of a namespace, or of the cluster, now or at a position."""
