@@ -4,6 +4,7 @@ from typing import Any
 
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.pods import missing_object
+from pilothouse.why.states.stored import WITHOUT_STATUS
 from pilothouse.why.steps import AS_DESIRED, STATE, UNREMARKABLE, Step
 from pilothouse.why.view import Finding, View
 
@@ -99,7 +100,7 @@ async def _step(view: View, condition: dict[str, Any]) -> Step:
 
 async def not_reported(view: View) -> Finding | None:
     """An object without conditions, as those of many operators, that owns one which is not as desired."""
-    if view.status.get("conditions") or not (view.spec or view.status):
+    if view.reference.resource in WITHOUT_STATUS or view.status.get("conditions") or not (view.spec or view.status):
         return None
     first = await _first_owned(view)
     if first is None:
