@@ -1,10 +1,11 @@
 """Forged causes and huge objects do not make an explanation long, slow or fail."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.tables import cases
-from tests.why.cluster import Cluster, texts
+from tests.why.cluster import Cluster, deployment, texts
 
 from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.client import Client
@@ -95,6 +96,20 @@ async def test_objects_are_read_once(cluster: Cluster, reads: list[str]) -> None
     explanation = await cluster.why("ingresses.networking.k8s.io", "web")
     assert len(explanation.steps) == 3
     assert reads.count("get services") == 1
+
+
+async def test_only_the_shown_users_of_a_quota_are_read(cluster: Cluster, reads: list[str]) -> None:
+    for number in range(12):
+        replica_set = deployment(f"web-{number:02}", replicas=1)
+        await cluster.create({**replica_set, "kind": "ReplicaSet"})
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "12"}}}
+    )
+    await asyncio.sleep(20)
+    reads.clear()
+    (step,) = (await cluster.why("resourcequotas", "full")).steps
+    assert [line.partition("-")[0] for line in step.table[1:]] == ["replicaset/web"] * 10 + ["and 2 more"]
+    assert reads.count("get replicasets") == 10
 
 
 async def test_reads_of_an_object_with_many_changes(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,8 @@ async def _last_success(top: View) -> str:
 
 
 async def _quota_users(quota: View, resource: str, since: str, top: View) -> list[_User]:
-    """The users of a quota: by usage of new pods, then by total usage, the largest first."""
+    """The users of a quota: by usage of new pods, then by total usage, the largest first. The workload is only read of
+    those with new pods and of those that are shown."""
     evaluator = PodEvaluator()
     scopes = scopes_of(typed(quota.now or {}, ResourceQuota))
     users: dict[str, _User] = {}
@@ -153,15 +154,22 @@ async def _quota_users(quota: View, resource: str, since: str, top: View) -> lis
             continue
         key = str(controller_of(pod).get("uid") or pod["metadata"]["uid"])
         if key not in users:
-            pod_view = quota.of("pods", pod["metadata"]["name"], pod)
-            users[key] = _User(await workload_of(pod_view) or pod_view, [], [], Quantity(0), Quantity(0))
+            users[key] = _User(quota.of("pods", pod["metadata"]["name"], pod), [], [], Quantity(0), Quantity(0))
         user = users[key]
         user.pods.append(pod)
         user.used = user.used + used
-        if since and pod["metadata"]["creationTimestamp"] > since[:19] and user.view.uid != top.uid:
+        if since and pod["metadata"]["creationTimestamp"] > since[:19]:
             user.new.append(pod)
             user.added = user.added + used
-    return sorted(users.values(), key=lambda scope: (scope.added, scope.used), reverse=True)
+    for user in users.values():
+        if user.new:
+            user.view = await workload_of(user.view) or user.view
+            if user.view.uid == top.uid:
+                user.new, user.added = [], Quantity(0)
+    largest = sorted(users.values(), key=lambda user: (user.added, user.used), reverse=True)
+    for user in largest[:_SHOWN]:
+        user.view = await workload_of(user.view) or user.view
+    return largest
 
 
 def _user_lines(users: list[_User], resource: str, since: str) -> list[str]:
