@@ -55,6 +55,13 @@ RUN, FAILED, PENDING = "Running", "Failed", "Pending"
             "metrics of 3 of 5 pods count, 1 has none (on node-1) and counts as 100%, 1 is not ready yet and does not "
             "count: ratio 0.64, times 4 pods makes 3",
         ),
+        "down, during a rollout with more pods than desired": (
+            workload(2, requests=ONE, phases=[RUN] * 5),
+            doubled(100, 100, 100),
+            70,
+            "metrics of 3 of 5 pods count, 2 have none (on node-1, node-2) and count as 100%: ratio 0.66, which makes "
+            "4 replicas, in the opposite direction, so 2 replicas stay",
+        ),
         "failed and terminating ones": (
             workload(2, requests=ONE, phases=(RUN, RUN, FAILED, RUN), deleted="nnny"),
             doubled(500, 700),

@@ -224,7 +224,7 @@ class _Counted:
         # During a rollout there are more or fewer pods than desired; do not scale in the other direction.
         current = self._pods.current
         if (ratio < 1.0 and replicas > current) or (ratio > 1.0 and replicas < current):
-            return f"of which {replicas} replicas would follow, in the opposite direction"
+            return f"which makes {replicas} replicas, in the opposite direction"
         return ""
 
     def _nodes_of(self, names: Sequence[str]) -> tuple[str, ...]:
