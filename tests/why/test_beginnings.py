@@ -14,6 +14,7 @@ from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
 from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import Object, ObjectMeta, View
 from pilothouse.api.storage import STORAGE_CLASSES
+from pilothouse.apiserver.origins import impersonated_by
 from pilothouse.client.interceptor import Rule, delay
 from pilothouse.env import Env
 from pilothouse.nodes import Profile
@@ -471,6 +472,22 @@ async def test_other_commands_of_a_person_are_no_hints(cluster: Cluster) -> None
     (root,) = explanation.roots()
     (hint,) = root.hints
     assert "also wrote configmap/settings of namespace default, which changed: data.timeout: " in hint
+
+
+async def test_a_person_who_acts_as_a_program_is_a_person(cluster: Cluster) -> None:
+    """``kubectl --as system:serviceaccount:…``: the other commands are no hints either."""
+    await cluster.deployment(replicas=1)
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unrelated"}})
+    await asyncio.sleep(30)
+    program = cluster.as_user("system:serviceaccount:platform:settings")
+    with impersonated_by("kubernetes-admin"):
+        await program.patch(CONFIG_MAPS, "unrelated", {"data": {"a": "b"}})
+        await program.patch(DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"hostname": "web"}}}})
+    await asyncio.sleep(1)
+    explanation = await cluster.why("deployments.apps", "web")
+    (root,) = explanation.roots()
+    assert "impersonated by kubernetes-admin" in root.by, text(explanation)
+    assert root.hints == []
 
 
 async def test_explanation_at_an_earlier_time(cluster: Cluster) -> None:

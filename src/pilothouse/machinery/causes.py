@@ -91,6 +91,11 @@ class Origin(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_default
     """The authenticated user, if the request was sent on behalf of ``user`` (``kubectl --as``)."""
 
     @property
+    def sender(self) -> str:
+        """Who sent the request: the impersonator, otherwise the user."""
+        return self.impersonator or self.user
+
+    @property
     def shown_user(self) -> str:
         """The user, and who impersonated them: ``jane (impersonated by kubernetes-admin)``."""
         return f"{self.user} (impersonated by {self.impersonator})" if self.impersonator else self.user

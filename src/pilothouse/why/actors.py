@@ -95,8 +95,7 @@ def root_kind(change: ObjectChange) -> str:
     cause = component_cause(change)
     if cause is None:
         # Without a user it is from a decision log, and so from a program of pilothouse.
-        sender = origin.impersonator or origin.user
-        return PROGRAM if sender.startswith("system:") or not sender else USER
+        return PROGRAM if origin.sender.startswith("system:") or not origin.sender else USER
     if cause.component in FAULTS:
         return FAULT
     if any(trigger.type == TIMER for trigger in cause.triggers):

@@ -5,7 +5,7 @@ Programs outside of Kubernetes record no reasons, and people often change severa
 
 import datetime
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from pilothouse.machinery.differences import ABSENT, Difference, differences
 from pilothouse.machinery.times import TimeError, parse_time
@@ -40,7 +40,7 @@ async def nearby(evidence: Evidence, change: ObjectChange, tree: Sequence[Step])
         return []
     if change.type == "DELETED" or asks_deletion(change):
         return await _label_change_hint(evidence, change)
-    is_program = origin.user.startswith("system:")
+    is_program = origin.sender.startswith("system:")
     near_changes: list[ObjectChange] = []
     for resource in dict.fromkeys((change.reference.resource, *_RESOURCES)):
         if change.reference.namespace or is_program or resource == change.reference.resource:
@@ -52,17 +52,18 @@ async def nearby(evidence: Evidence, change: ObjectChange, tree: Sequence[Step])
         other
         for other in near_changes
         if other.origin is not None
-        and other.origin.user == origin.user
+        and other.origin.sender == origin.sender
         and component_cause(other) is None
         and other.reference != change.reference
         and (is_program or other.reference.namespace == change.reference.namespace)
     ]
     if not is_program:
-        same_user = [other for other in same_user if await _is_related(evidence, change, other, tree)]
+        named = await _texts(evidence, change)
+        same_user = [other for other in same_user if await _is_related(evidence, change, other, tree, named)]
     same_user = [other for other in same_user if await _has_effect(evidence, other)]
     lines = [await _line(evidence, other) for other in same_user[:_SHOWN]]
     if len(same_user) > _SHOWN:
-        lines.append(f"and {len(same_user) - _SHOWN} more writes of {origin.user} within {_SECONDS} s")
+        lines.append(f"and {len(same_user) - _SHOWN} more writes of {origin.sender} within {_SECONDS} s")
     for other in same_user if is_program else ():
         if (hint := await _copy_hint(evidence, other)) is not None:
             lines.append(hint)
@@ -89,9 +90,11 @@ def _labels(document: Document) -> object:
     return (document.get("metadata") or {}).get("labels") or {}
 
 
-async def _is_related(evidence: Evidence, change: ObjectChange, other: ObjectChange, tree: Sequence[Step]) -> bool:
+async def _is_related(
+    evidence: Evidence, change: ObjectChange, other: ObjectChange, tree: Sequence[Step], named: Collection[str]
+) -> bool:
     """Whether the tree mentions an object without explaining that write of it, or one of the two objects names the
-    other: a ConfigMap and a Deployment that reads it."""
+    other: a ConfigMap and a Deployment that reads it. ``named`` are the texts in the object of ``change``."""
     title = f"{evidence.kind_of(other.reference.resource)}/{other.reference.name}"
     word = re.compile(rf"(?<![\w./-]){re.escape(title)}(?![\w.-])")
     is_mentioned = False
@@ -100,11 +103,7 @@ async def _is_related(evidence: Evidence, change: ObjectChange, other: ObjectCha
         if is_it and step.resource_version and step.resource_version == other.resource_version:
             return False
         is_mentioned = is_mentioned or is_it or any(map(word.search, (step.text, step.decision, *step.table)))
-    return (
-        is_mentioned
-        or other.reference.name in await _texts(evidence, change)
-        or change.reference.name in await _texts(evidence, other)
-    )
+    return is_mentioned or other.reference.name in named or change.reference.name in await _texts(evidence, other)
 
 
 def _steps(tree: Sequence[Step]) -> Iterator[Step]:

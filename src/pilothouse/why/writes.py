@@ -47,8 +47,7 @@ def _is_user_write(change: ObjectChange) -> bool:
     origin = change.origin
     if origin is None or component_cause(change) is not None or origin.subresource == "status":
         return False
-    sender = origin.impersonator or origin.user
-    return bool(sender) and not is_component(sender)
+    return bool(origin.sender) and not is_component(origin.sender)
 
 
 async def _write(evidence: ServerEvidence, change: ObjectChange) -> Write:
