@@ -41,6 +41,13 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
         stored_nodes(str(tmp_path))
 
 
+def test_a_record_that_cannot_be_opened(tmp_path: Path) -> None:
+    """It is not that of a new directory: the nodes of before would stay without being simulated."""
+    (tmp_path / "nodes.json").mkdir()
+    with pytest.raises(UserError, match=r"nodes\.json can't be read: Is a directory; without it"):
+        stored_nodes(str(tmp_path))
+
+
 @pytest.mark.slow
 def test_surplus_nodes_are_deleted(tmp_path: Path) -> None:
     def start(*words: str) -> list[str]:

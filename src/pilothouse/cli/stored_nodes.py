@@ -5,6 +5,7 @@ evicted; and one with fewer nodes could not tell its own Nodes from those of ``p
 """
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,12 +51,13 @@ def is_stored(parsed: Parsed) -> bool:
 def stored_nodes(directory: str) -> StoredNodes | None:
     """The nodes that are stored there, None if it is a new directory. Raises ``UserError``."""
     path = Path(directory) / FILE_NAME
+    if not os.path.exists(path):
+        return None  # an unreadable directory is reported when the store is opened
     try:
         return msgspec.json.decode(path.read_bytes(), type=StoredNodes)
-    except OSError:
-        return None  # an unreadable directory is reported when the store is opened
-    except msgspec.DecodeError as error:
-        raise UserError(f"{path} can't be read: {error}; without it, nodes that are not simulated stay") from error
+    except (OSError, msgspec.DecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path} can't be read: {reason}; without it, nodes that are not simulated stay") from error
 
 
 def write_nodes(parsed: Parsed) -> Sequence[str]:
