@@ -9,7 +9,9 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -133,6 +135,27 @@ def test_ctrl_c_of_create_leaves_nothing_and_says_so(
     assert capsys.readouterr().err == f"\n{message}"
     assert Clusters().names() == []
     assert not (tmp_path / "config").exists()
+
+
+@posix
+def test_ctrl_c_while_a_stop_is_recorded_is_not_answered_by_waiting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    cluster = Clusters().create(msgspec.structs.replace(record("dev"), started=True))
+    write = type(cluster).update
+
+    def interrupted(*arguments: Any, **changes: Any) -> None:
+        write(*arguments, **changes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(cluster), "update", interrupted)
+    with cluster.locked(), subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        cluster.write_pid(process.pid)
+        assert main(["stop", "dev"]) == 130
+        assert process.wait(timeout=10) == -signal.SIGTERM
+    message = 'Interrupted: cluster "dev" is being stopped: its process has not ended yet'
+    assert capsys.readouterr().err == f"\n{message}\n"
 
 
 @posix

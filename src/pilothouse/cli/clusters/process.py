@@ -178,14 +178,18 @@ class _Lines:
 
 def stop(cluster: Cluster) -> bool:
     """Stop the process, and record that; False if there was none. Raises ``UserError`` if one of them fails."""
-    unrecorded: UserError | None = None
+    unrecorded: UserError | FileNotFoundError | None = None
     try:
         # First, because observers of the end of the process must find that it was stopped.
         cluster.update(started=False)
-    except UserError as error:
+    except (UserError, FileNotFoundError) as error:
         unrecorded = error
-    finally:
-        was_running = end(cluster)
+    except (KeyboardInterrupt, SystemExit):  # it may be recorded: the process ends, and is not waited for
+        _send(cluster, cluster.pid, signal.SIGTERM)
+        raise
+    was_running = end(cluster)
+    if isinstance(unrecorded, FileNotFoundError):
+        raise unrecorded
     if unrecorded is not None:
         done = f'cluster "{cluster.name}" {"is stopped" if was_running else "was not running"}'
         raise UserError(
@@ -199,17 +203,23 @@ def end(cluster: Cluster) -> bool:
     pid = cluster.pid
     if pid is None:
         return False
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass  # it has ended in the meantime; checked by the lock below
-        except PermissionError as error:
-            reason = f"process {pid} belongs to another user"
-            raise UserError(f'unable to stop cluster "{cluster.name}": {reason}') from error
-        if _ends(cluster, seconds):
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _send(cluster, pid, number)
+        if _ends(cluster, STOP_SECONDS):
             return True
     raise UserError(f'unable to stop cluster "{cluster.name}": process {pid} does not end')
+
+
+def _send(cluster: Cluster, pid: int | None, number: signal.Signals) -> None:
+    if pid is None:
+        return
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it has ended in the meantime: callers that wait observe its lock
+    except PermissionError as error:
+        reason = f"process {pid} belongs to another user"
+        raise UserError(f'unable to stop cluster "{cluster.name}": {reason}') from error
 
 
 def _ends(cluster: Cluster, seconds: float) -> bool:
