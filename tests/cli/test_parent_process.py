@@ -205,6 +205,20 @@ def test_programs_of_a_suite_end_with_it(
     until(lambda: not is_running(suite.child), "it has ended")
 
 
+@pytest.mark.parametrize("program", [etcd, api_server])
+def test_a_suite_that_ends_before_its_program_has_begun(
+    assets: Path, tmp_path: Path, suites: list[Suite], program: object
+) -> None:
+    assert callable(program)
+    begun = tmp_path / "begun"
+    script = f'while [ ! -e "{begun}" ]; do sleep 0.01; done; exec "$@"'
+    suite = Suite(tmp_path, ["sh", "-c", script, "sh", *program(assets, tmp_path)], waits=False, process_group=0)
+    suites.append(suite)
+    suite.process.wait(20)
+    begun.touch()
+    until(lambda: not is_running(suite.child), "it has ended")
+
+
 def test_a_suite_that_was_started_with_nohup_passes_that_on(assets: Path, tmp_path: Path, suites: list[Suite]) -> None:
     suite = Suite(tmp_path, etcd(assets, tmp_path), ignores=True, process_group=0)
     suites.append(suite)

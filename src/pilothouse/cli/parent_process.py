@@ -51,11 +51,22 @@ def end_with_parent(number: int) -> None:
     ended since, another process is the parent."""
 
     def wait() -> None:
-        while os.getppid() == number:
+        while os.getppid() == number and not is_orphan:
             time.sleep(_POLL_SECONDS)
 
-    if number > 1 and _is_of_suite(number):
+    if number > 0 and _is_of_suite(number):
+        is_orphan = not _is_in_this_session(number)
         _end_after(wait)
+
+
+def _is_in_this_session(parent: int) -> bool:
+    """A session is inherited. A parent in another one has adopted this process, whose own parent ended before."""
+    try:
+        return os.getsid(parent) == os.getsid(0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # some systems do not tell, POSIX allows that
+        return True
 
 
 def _is_of_suite(parent: int) -> bool:
