@@ -6,6 +6,7 @@ from typing import Any
 
 from tests import custom_resources
 from tests.certificate_requests import document, request_pem
+from tests.tables import cases
 from tests.why.cluster import Cluster, deployment, text
 
 from pilothouse.api.apps import STATEFUL_SETS
@@ -13,7 +14,7 @@ from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
 from pilothouse.api.core import RESOURCE_QUOTAS
 from pilothouse.api.meta import Object
 from pilothouse.client.patches import merge_patch
-from pilothouse.why import AS_DESIRED, NO_CONDITION
+from pilothouse.why import AS_DESIRED, NO_CONDITION, STORED
 
 
 def _object(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -230,3 +231,39 @@ async def test_object_without_conditions_that_owns_a_deployment(cluster: Cluster
     explanation = await cluster.why("widgets.example.com", "tea")
     assert explanation.state == "what it owns is not as desired"
     assert "Insufficient cpu" in text(explanation)
+
+
+@cases(
+    "fields, state",
+    {
+        "texts": ({"spec": "x", "status": "ok"}, STORED),
+        "a number of conditions": ({"status": {"conditions": 5}}, NO_CONDITION),
+        "conditions by type": ({"status": {"conditions": {"Ready": True}}}, NO_CONDITION),
+        "types of conditions": ({"status": {"conditions": ["Ready"], "reason": {"a": 1}}}, NO_CONDITION),
+        "a text as generation": ({"status": {"observedGeneration": "x"}}, NO_CONDITION),
+        "a text as error": ({"status": {"detachError": "no"}}, NO_CONDITION),
+    },
+)
+async def test_custom_resources_have_any_type_in_their_fields(
+    cluster: Cluster, fields: dict[str, Any], state: str
+) -> None:
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    widget = _object("example.com/v1", "Widget", "tea", **fields)
+    widget["metadata"]["finalizers"] = ["example.com/x"]
+    await cluster.create(widget)
+    assert (await cluster.why("widgets.example.com", "tea")).state == state
+    await cluster.plane.patch("example.com/v1", "Widget", "tea", {"spec": None, "status": {"phase": "Failed"}})
+    await cluster.plane.patch("example.com/v1", "Widget", "tea", {"metadata": {"labels": {"a": "b"}}, **fields})
+    assert (await cluster.why("widgets.example.com", "tea")).state == state
+    await cluster.plane.delete("example.com/v1", "Widget", "tea")
+    assert (await cluster.why("widgets.example.com", "tea")).state == "terminating"
+
+
+async def test_annotation_of_kopf_that_is_nested_too_deeply(cluster: Cluster) -> None:
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    widget = _object("example.com/v1", "Widget", "tea")
+    widget["metadata"]["annotations"] = {"kopf.zalando.org/create": '{"retries":' + "[" * 100_000}
+    await cluster.create(widget)
+    assert (await cluster.why("widgets.example.com", "tea")).state == STORED

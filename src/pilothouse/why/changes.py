@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from pilothouse.machinery.differences import ABSENT, Difference, differences, short_json
-from pilothouse.why.evidence import Document, ObjectChange
+from pilothouse.why.evidence import Document, ObjectChange, conditions_of, mapping_of
 
 SPEC, FAILED, DELETED, CREATED, METADATA, PHASE, CONDITION, STATUS, NOTHING = 60, 55, 50, 40, 30, 25, 20, 10, 0
 """Weights: a higher one is more likely the cause of a controller's later write."""
@@ -154,26 +154,24 @@ def first_names(names: Sequence[str]) -> str:
 
 
 def _failed(document: Document) -> bool:
-    status = document.get("status") or {}
-    if status.get("phase") == "Failed":
+    if mapping_of(document, "status").get("phase") == "Failed":
         return True
     return any(
-        condition.get("type") == "Failed" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
+        condition.get("type") == "Failed" and condition.get("status") == "True" for condition in conditions_of(document)
     )
 
 
 def _reason(document: Document) -> str:
-    status = document.get("status") or {}
+    status = mapping_of(document, "status")
     texts = [status.get("reason"), status.get("message")]
-    for condition in status.get("conditions") or ():
+    for condition in conditions_of(document):
         if condition.get("type") == "Failed":
             texts += [condition.get("reason"), condition.get("message")]
     for container_status in status.get("containerStatuses") or ():
         terminated = (container_status.get("state") or {}).get("terminated")
         if terminated and terminated.get("exitCode"):
             texts.append(f"container {container_status.get('name')} exited with {terminated['exitCode']}")
-    reasons = [text for text in texts if text]
+    reasons = [str(text) for text in texts if text]
     return f": {': '.join(reasons)}" if reasons else ""
 
 

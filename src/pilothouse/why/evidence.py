@@ -437,6 +437,19 @@ def _may_exist(reference: Reference, resource: Resource) -> bool:
     return not invalid_name(reference.name) and not invalid_name(reference.namespace)
 
 
+def mapping_of(document: Document | None, field: str) -> dict[str, Any]:
+    """A field that is a mapping, such as the status; empty if there is none. In custom resources it may have any
+    type."""
+    value = (document or {}).get(field)
+    return value if isinstance(value, dict) else {}
+
+
+def conditions_of(document: Document | None) -> list[dict[str, Any]]:
+    """The conditions in the status of an object, without what a custom resource may have in their place."""
+    entries = mapping_of(document, "status").get("conditions")
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
 def _last_seen(event: Event) -> str:
     last = event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp
     return last.isoformat() if last is not None else ""

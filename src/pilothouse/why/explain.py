@@ -71,5 +71,5 @@ def _is_only_stored(view: View) -> bool:
 
 def _has_no_conditions(view: View) -> bool:
     """Whether the state can't be told from the status: a custom resource without conditions."""
-    has_conditions = view.reference.resource in CHECKS or view.status.get("conditions")
+    has_conditions = view.reference.resource in CHECKS or view.conditions
     return not has_conditions and bool(view.spec or view.status)

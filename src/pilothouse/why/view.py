@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from pilothouse.why.chain import Chain
-from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference
+from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, conditions_of, mapping_of
 from pilothouse.why.steps import Step
 
 __all__ = ["Finding", "View", "condition", "controller_of", "is_owned_by", "typed"]
@@ -61,12 +61,12 @@ class View:
     @property
     def spec(self) -> dict[str, Any]:
         """The spec of the existing object; empty if there is none."""
-        return (self.now or {}).get("spec") or {}
+        return mapping_of(self.now, "spec")
 
     @property
     def status(self) -> dict[str, Any]:
         """The status of the existing object; empty if there is none."""
-        return (self.now or {}).get("status") or {}
+        return mapping_of(self.now, "status")
 
     @property
     def uid(self) -> str:
@@ -81,6 +81,11 @@ class View:
     def is_unlisted(self, resource: str) -> bool:
         """Whether listing a resource in the object's namespace failed: some may exist."""
         return self.evidence.is_unreadable(Reference(resource, self.reference.namespace, ""))
+
+    @property
+    def conditions(self) -> list[dict[str, Any]]:
+        """The conditions of the existing object."""
+        return conditions_of(self.now)
 
     def condition(self, type_: str) -> dict[str, Any]:
         """A condition of the object; empty if it has none of that type."""
@@ -150,10 +155,7 @@ def is_owned_by(document: Document, uid: str) -> bool:
 
 def condition(document: Document | None, type_: str) -> dict[str, Any]:
     """A condition of an object; empty if it has none of that type."""
-    for entry in ((document or {}).get("status") or {}).get("conditions") or ():
-        if entry.get("type") == type_:
-            return dict(entry)
-    return {}
+    return next((dict(entry) for entry in conditions_of(document) if entry.get("type") == type_), {})
 
 
 def controller_of(document: Document) -> dict[str, Any]:

@@ -41,8 +41,7 @@ _UNREMARKABLE = UNREMARKABLE | {"", "completed", "waiting for its time"}
 
 async def unfulfilled(view: View) -> Finding | None:
     """An object with a condition that reports an error."""
-    conditions = view.status.get("conditions") or ()
-    failing = [condition for condition in conditions if isinstance(condition, dict) and _reports_error(condition)]
+    failing = [condition for condition in view.conditions if _reports_error(condition)]
     if not failing:
         return None
     steps = [await _step(view, condition) for condition in failing[:_SHOWN]]
@@ -59,8 +58,8 @@ def other_lines(view: View) -> list[str]:
     """What the status reports besides known conditions: others that are not True, and the phase and messages."""
     lines = [
         _line(condition)
-        for condition in view.status.get("conditions") or ()
-        if isinstance(condition, dict) and condition.get("type") not in _TRUE_IF_OK + _TRUE_ON_ERROR
+        for condition in view.conditions
+        if condition.get("type") not in _TRUE_IF_OK + _TRUE_ON_ERROR
         if condition.get("status") != "True" or not _has_known(view)
     ]
     reported = [f"status.{key}: {' '.join(str(view.status[key]).split())}" for key in _TEXTS if view.status.get(key)]
@@ -69,13 +68,11 @@ def other_lines(view: View) -> list[str]:
 
 def has_unknown_conditions(view: View) -> bool:
     """Whether there are conditions, none of them of a type whose desired status is known, and not all are True."""
-    conditions = [condition for condition in view.status.get("conditions") or () if isinstance(condition, dict)]
-    return not _has_known(view) and any(condition.get("status") != "True" for condition in conditions)
+    return not _has_known(view) and any(condition.get("status") != "True" for condition in view.conditions)
 
 
 def _has_known(view: View) -> bool:
-    conditions = [condition for condition in view.status.get("conditions") or () if isinstance(condition, dict)]
-    return any(condition.get("type") in _TRUE_IF_OK + _TRUE_ON_ERROR for condition in conditions)
+    return any(condition.get("type") in _TRUE_IF_OK + _TRUE_ON_ERROR for condition in view.conditions)
 
 
 def _line(condition: dict[str, Any]) -> str:
@@ -100,7 +97,7 @@ async def _step(view: View, condition: dict[str, Any]) -> Step:
 
 async def not_reported(view: View) -> Finding | None:
     """An object without conditions, as those of many operators, that owns one which is not as desired."""
-    if view.reference.resource in WITHOUT_STATUS or view.status.get("conditions") or not (view.spec or view.status):
+    if view.reference.resource in WITHOUT_STATUS or view.conditions or not (view.spec or view.status):
         return None
     first = await _first_owned(view)
     if first is None:

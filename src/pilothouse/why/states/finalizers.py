@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from pilothouse.why.actors import actor_with_command, component_cause
-from pilothouse.why.evidence import Document, ObjectChange
+from pilothouse.why.evidence import Document, ObjectChange, mapping_of
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import View
@@ -37,7 +37,7 @@ async def finalizer_step(view: View, finalizer: str) -> Step:
     known = _REMOVED_BY.get(finalizer) or _REMOVED_BY.get(finalizer.partition("/")[0])
     removed_by = known or "a program outside of Kubernetes, which has to remove it"
     step = view.step(f"is held by the finalizer {finalizer}: {removed_by}", root=STATE)
-    if error := " ".join(str((view.status.get("detachError") or {}).get("message") or "").split()):
+    if error := " ".join(str(mapping_of(view.status, "detachError").get("message") or "").split()):
         step.table.append(f"it can't be detached: {error}")
     if known is None:
         added = await _added_text(view, finalizer)

@@ -32,7 +32,7 @@ def _failed(view: View) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         try:
             progress = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(progress, dict) and progress.get("retries") and not progress.get("success"):
             yield key.removeprefix(_PREFIX), progress
@@ -55,7 +55,7 @@ def _shortened(message: str) -> str:
     if found:
         try:
             status = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             status = None
         said = status.get("message") if isinstance(status, dict) else None
         message = f"{reason.partition(_HTTP_HEADERS)[0]} {said or body}"

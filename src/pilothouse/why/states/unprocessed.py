@@ -35,4 +35,5 @@ async def unprocessed(view: View) -> Finding | None:
 
 async def unprocessed_if_observed(view: View) -> Finding | None:
     """The same for custom resources, whose controllers need not report the generation."""
-    return await unprocessed(view) if view.status.get("observedGeneration") else None
+    observed = view.status.get("observedGeneration")
+    return await unprocessed(view) if observed and isinstance(observed, int) else None
