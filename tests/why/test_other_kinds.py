@@ -102,8 +102,12 @@ async def test_classes_that_do_not_exist(cluster: Cluster) -> None:
     assert fast.steps[0].because[0].because[0].text == "runtimeclass/quick is not there, and no change of it is known"
 
 
-async def test_running_init_container(cluster: Cluster) -> None:
-    init = {"name": "prepare", "image": "busybox", "command": ["sleep", "100000"]}
+@cases(
+    "fields",
+    {"a simple one": {}, "one with a restart policy of its own": {"restartPolicy": "OnFailure"}},
+)
+async def test_running_init_container(cluster: Cluster, fields: dict[str, Any]) -> None:
+    init = {"name": "prepare", "image": "busybox", "command": ["sleep", "100000"], **fields}
     spec = {"initContainers": [init], "containers": [{"name": "c", "image": "nginx"}]}
     await cluster.create(_object("v1", "Pod", "slow", spec=spec))
     await asyncio.sleep(5)

@@ -174,7 +174,10 @@ def _is_starting(view: View) -> bool:
 
 async def _init_step(view: View) -> Step | None:
     """An init container that runs; if it is a sidecar, until its startup probe succeeds."""
-    sidecars = {entry.get("name") for entry in view.spec.get("initContainers") or () if entry.get("restartPolicy")}
+    # Since v1.34 (ContainerRestartRules) init containers that end may have another restart policy.
+    sidecars = {
+        entry.get("name") for entry in view.spec.get("initContainers") or () if entry.get("restartPolicy") == "Always"
+    }
     for status in view.status.get("initContainerStatuses") or ():
         running = (status.get("state") or {}).get("running")
         if running is None or (status.get("name") in sidecars and status.get("started")):
