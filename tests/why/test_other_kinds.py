@@ -195,6 +195,22 @@ async def test_object_whose_kopf_handler_fails(cluster: Cluster) -> None:
     assert "was created" in step.because[0].text
 
 
+async def test_kopf_handler_that_waits_for_its_subhandlers(cluster: Cluster) -> None:
+    """kopf records that as another attempt, with the text of an exception without a message."""
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    waiting = {"retries": 2, "success": False, "failure": False, "message": "None", "subrefs": ["create/a"]}
+    widget = _object("example.com/v1", "Widget", "tea")
+    widget["metadata"]["annotations"] = {"kopf.zalando.org/create": json.dumps(waiting)}
+    await cluster.create(widget)
+    assert (await cluster.why("widgets.example.com", "tea")).state == STORED
+    failed = {"retries": 1, "success": False, "failure": False, "message": "no disk"}
+    annotations = {"kopf.zalando.org/create.a": json.dumps(failed)}
+    await cluster.plane.patch("example.com/v1", "Widget", "tea", {"metadata": {"annotations": annotations}})
+    (step,) = (await cluster.why("widgets.example.com", "tea")).steps
+    assert step.text == "widget/tea is not handled: kopf's handler create.a has failed once: no disk"
+
+
 async def test_message_of_a_client_in_a_kopf_handler(cluster: Cluster) -> None:
     await cluster.create(custom_resources.definition("Widget"))
     await asyncio.sleep(5)

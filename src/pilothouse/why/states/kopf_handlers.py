@@ -34,8 +34,15 @@ def _failed(view: View) -> Iterator[tuple[str, dict[str, Any]]]:
             progress = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(progress, dict) and progress.get("retries") and not progress.get("success"):
+        if isinstance(progress, dict) and progress.get("retries") and not _succeeds(progress):
             yield key.removeprefix(_PREFIX), progress
+
+
+def _succeeds(progress: dict[str, Any]) -> bool:
+    """Whether a handler has succeeded, or waits for its sub-handlers. That counts as an attempt, whose message is that
+    of an exception without one (``_core/reactor/subhandling.py``, ``HandlerChildrenRetry``)."""
+    waits = progress.get("subrefs") and progress.get("message") == "None" and not progress.get("failure")
+    return bool(progress.get("success") or waits)
 
 
 def _step(view: View, name: str, progress: dict[str, Any]) -> Step:
