@@ -10,6 +10,12 @@ from pilothouse.api.storage import PERSISTENT_VOLUMES
 from pilothouse.why import AS_DESIRED, Explanation
 
 _GIB = {"storage": "1Gi"}
+_RESOURCE_CLAIM = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "gpu"},
+    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]}},
+}
 
 
 def _claim(name: str, **spec: Any) -> dict[str, Any]:
@@ -114,17 +120,37 @@ async def test_attachment(cluster: Cluster) -> None:
 
 
 async def test_resource_claim(cluster: Cluster) -> None:
-    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpus"}}]
-    claim = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": "gpu"},
-        "spec": {"devices": {"requests": requests}},
-    }
-    await cluster.create(claim)
+    await cluster.create(_RESOURCE_CLAIM)
     explanation = await cluster.why("resourceclaims.resource.k8s.io", "gpu")
     assert explanation.state == "pending"
     assert [step.text.removeprefix("resourceclaim/gpu ") for step in explanation.steps] == [
         "requests the device class gpus, which does not exist",
         "is not allocated: the scheduler does so with the first pod that uses it, and there is none",
     ]
+
+
+async def test_resource_claim_of_a_pod_that_has_finished(cluster: Cluster) -> None:
+    await cluster.create(
+        {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpus"}, "spec": {}}
+    )
+    await cluster.create(_RESOURCE_CLAIM)
+    container = {"name": "c", "image": "nginx", "resources": {"claims": [{"name": "gpu"}]}}
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    await cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "train"},
+            "spec": {"containers": [container], "resourceClaims": claims},
+        }
+    )
+    await asyncio.sleep(5)
+    assert await _first(cluster, "resourceclaims.resource.k8s.io", "gpu", "default") == (
+        "pending",
+        "is not allocated: the scheduler does so when it schedules train",
+    )
+    await cluster.plane.patch("v1", "Pod", "train", {"status": {"phase": "Succeeded"}}, subresource="status")
+    assert await _first(cluster, "resourceclaims.resource.k8s.io", "gpu", "default") == (
+        "pending",
+        "is not allocated: the scheduler does so with the first pod that uses it, and there is none",
+    )

@@ -10,7 +10,7 @@ from pilothouse.why.chain import Chain
 from pilothouse.why.evidence import Document, Evidence, ObjectChange, Reference, conditions_of, mapping_of
 from pilothouse.why.steps import Step
 
-__all__ = ["Finding", "View", "condition", "controller_of", "is_owned_by", "typed"]
+__all__ = ["Finding", "View", "condition", "controller_of", "is_finished", "is_owned_by", "typed"]
 
 T = TypeVar("T")
 
@@ -156,6 +156,11 @@ def is_owned_by(document: Document, uid: str) -> bool:
 def condition(document: Document | None, type_: str) -> dict[str, Any]:
     """A condition of an object; empty if it has none of that type."""
     return next((dict(entry) for entry in conditions_of(document) if entry.get("type") == type_), {})
+
+
+def is_finished(pod: Document) -> bool:
+    """Whether a pod has succeeded or failed: it uses nothing any more."""
+    return mapping_of(pod, "status").get("phase") in ("Succeeded", "Failed")
 
 
 def controller_of(document: Document) -> dict[str, Any]:

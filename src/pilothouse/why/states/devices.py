@@ -3,7 +3,7 @@
 from pilothouse.why.evidence import Document
 from pilothouse.why.states.lifetime import created
 from pilothouse.why.steps import STATE
-from pilothouse.why.view import Finding, View
+from pilothouse.why.view import Finding, View, is_finished
 
 _CLASSES = "deviceclasses.resource.k8s.io"
 _SHOWN = 5
@@ -23,7 +23,8 @@ async def resource_claim(view: View) -> Finding | None:
         class_ = await view.read(_CLASSES, name, namespace="")
         if class_.now is None and not class_.is_unreadable:
             steps.append(view.step(f"requests the device class {name}, which does not exist", root=STATE))
-    users = [pod for pod in await view.evidence.objects("pods", view.reference.namespace) if _uses(pod, view)]
+    pods = await view.evidence.objects("pods", view.reference.namespace)
+    users = [pod for pod in pods if _uses(pod, view) and not is_finished(pod)]
     if not users:
         text = "is not allocated: the scheduler does so with the first pod that uses it, and "
         text += "pods can't be read" if view.is_unlisted("pods") else "there is none"

@@ -11,7 +11,7 @@ from pilothouse.why.states.pods import STARTING
 from pilothouse.why.states.rejections import rejection
 from pilothouse.why.states.replicas import unready_pod_steps
 from pilothouse.why.steps import STATE, TIME, Step, pluralize
-from pilothouse.why.view import Finding, View, condition, controller_of
+from pilothouse.why.view import Finding, View, condition, controller_of, is_finished
 
 _SHOWN_PODS = 5
 _MAX_MISSED = 100
@@ -81,7 +81,7 @@ async def _unready_steps(view: View, pods: list[Document]) -> list[Step]:
 
 
 def _active(pods: list[Document]) -> list[Document]:
-    return [pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed")]
+    return [pod for pod in pods if not is_finished(pod)]
 
 
 async def _failed(view: View, failed: Document) -> tuple[Step, ...]:

@@ -8,7 +8,7 @@ from pilothouse.why.changes import SPEC
 from pilothouse.why.evidence import Document
 from pilothouse.why.states.lifetime import newest_change, unrecorded
 from pilothouse.why.steps import STORED, pluralize
-from pilothouse.why.view import Finding, View
+from pilothouse.why.view import Finding, View, is_finished
 
 WITHOUT_STATUS = frozenset(
     {
@@ -37,7 +37,6 @@ _REFERENCES: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 """Fields of volumes, and of the environment of containers, that refer to an object."""
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-_ENDED = ("Succeeded", "Failed")
 _SHOWN = 5
 
 
@@ -57,7 +56,7 @@ async def _users(view: View) -> list[str]:
     documents = await view.evidence.objects("pods", view.reference.namespace)
     if len(view.evidence.unseen) > unseen:
         return []
-    pods = [pod for pod in documents if (pod.get("status") or {}).get("phase") not in _ENDED]
+    pods = [pod for pod in documents if not is_finished(pod)]
     if resource == "serviceaccounts":
         named = [pod for pod in pods if ((pod.get("spec") or {}).get("serviceAccountName") or "default") == name]
         return _lines([("used by", named)])

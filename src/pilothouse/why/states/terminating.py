@@ -3,7 +3,7 @@
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.states.finalizers import DEFINITION_CLEANUP, finalizer_step
 from pilothouse.why.steps import STATE, Step
-from pilothouse.why.view import Finding, View
+from pilothouse.why.view import Finding, View, is_finished
 
 _SHOWN = 5
 
@@ -101,7 +101,6 @@ async def _claim_users(view: View) -> list[Step]:
     steps: list[Step] = []
     for pod in await view.evidence.objects("pods", view.reference.namespace):
         claims = [volume.get("persistentVolumeClaim") or {} for volume in (pod.get("spec") or {}).get("volumes") or ()]
-        is_finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if not is_finished and any(claim.get("claimName") == view.reference.name for claim in claims):
+        if not is_finished(pod) and any(claim.get("claimName") == view.reference.name for claim in claims):
             steps.append(view.of("pods", pod["metadata"]["name"], pod).step("uses the claim", root=STATE))
     return steps[:_SHOWN]
