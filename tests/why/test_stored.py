@@ -50,6 +50,17 @@ async def test_pods_that_use_a_config_map(cluster: Cluster) -> None:
     assert table[-1].endswith(f", until their containers restart: {', '.join(web_pods)}")
 
 
+async def test_environment_of_a_sidecar(cluster: Cluster) -> None:
+    await cluster.create(_object("ConfigMap", "settings", data={"a": "1"}))
+    variable = {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}
+    sidecar = {"name": "proxy", "image": "proxy", "restartPolicy": "Always", "env": [variable]}
+    await cluster.deployment("web", replicas=1, initContainers=[sidecar])
+    ((name),) = await cluster.pods()
+    await cluster.patch(CONFIG_MAPS, "settings", {"data": {"a": "2"}})
+    line = _lines(await cluster.why("configmaps", "settings"))[-1]
+    assert line == f"with the environment of before 2026-01-01T00:00:10Z, until their containers restart: {name}"
+
+
 async def test_pods_that_use_a_secret_or_an_account(cluster: Cluster) -> None:
     await cluster.create(_object("Secret", "registry"))
     await cluster.deployment("web", replicas=1, imagePullSecrets=[{"name": "registry"}])

@@ -37,6 +37,7 @@ _REFERENCES: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 """Fields of volumes, and of the environment of containers, that refer to an object."""
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_CONTAINER_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _SHOWN = 5
 
 
@@ -52,9 +53,8 @@ async def _users(view: View) -> list[str]:
     resource, name = view.reference.resource, view.reference.name
     if resource not in (*_REFERENCES, "serviceaccounts"):
         return []
-    unseen = len(view.evidence.unseen)
     documents = await view.evidence.objects("pods", view.reference.namespace)
-    if len(view.evidence.unseen) > unseen:
+    if view.is_unlisted("pods"):
         return []
     pods = [pod for pod in documents if not is_finished(pod)]
     if resource == "serviceaccounts":
@@ -91,8 +91,7 @@ async def _stale_lines(view: View, pods: Sequence[Document], fields: frozenset[s
     stale = [pod for pod in pods if change is not None and _started_before(change.time, pod, fields, view)]
     if not stale or change is None:
         return []
-    at = change.time[11:19]
-    return [f"with the environment of before {at}, until their containers restart: {_names(stale)}"]
+    return [f"with the environment of before {change.time[:19]}Z, until their containers restart: {_names(stale)}"]
 
 
 def _started_before(time: str, pod: Document, fields: frozenset[str], view: View) -> bool:
@@ -102,7 +101,8 @@ def _started_before(time: str, pod: Document, fields: frozenset[str], view: View
         changed_at = parse_time(f"{time[:19]}Z")  # start times have no fraction either
         return any(
             entry.get("name") in containers and parse_time(started) < changed_at
-            for entry in status.get("containerStatuses") or ()
+            for key in _CONTAINER_STATUSES
+            for entry in status.get(key) or ()
             if (started := ((entry.get("state") or {}).get("running") or {}).get("startedAt"))
         )
     except TimeError:
