@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests import custom_resources
 from tests.tables import cases
 from tests.why.cluster import Cluster, deployment, texts
 
 from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.client import Client
 from pilothouse.machinery.causes import Trigger, Triggers, begin_sync
-from pilothouse.why import text_lines
+from pilothouse.why import NO_CONDITION, text_lines
 
 
 class _Claimed:
@@ -134,3 +135,32 @@ async def test_reads_of_an_object_with_many_changes(cluster: Cluster, monkeypatc
     explanation = await cluster.why("configmaps", "shared")
     assert explanation.steps[-1].text.startswith("configmap/shared was marked for deletion")
     assert len(reads) < 50
+
+
+async def test_of_many_owned_objects_the_unready_ones_are_examined_first(cluster: Cluster, reads: list[str]) -> None:
+    def widget(name: str, ready: str = "", **metadata: Any) -> dict[str, Any]:
+        status = {"conditions": [{"type": "Ready", "status": ready}]} if ready else {"size": 1}
+        return {
+            "apiVersion": "example.com/v1",
+            "kind": "Widget",
+            "metadata": {"name": name, **metadata},
+            "status": status,
+        }
+
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    await cluster.create(widget("fleet"))
+    fleet = await cluster.plane.get("example.com/v1", "Widget", "fleet")
+    reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "fleet", "uid": fleet["metadata"]["uid"]}
+    owners = [{**reference, "controller": True}]
+    for number in range(150):
+        await cluster.create(widget(f"ship-{number:03}", "True", ownerReferences=owners))
+    reads.clear()
+    explanation = await cluster.why("widgets.example.com", "fleet")
+    assert explanation.state == NO_CONDITION
+    assert explanation.unseen == ["widgets.example.com that widget/fleet owns, beyond the first 100"]
+    assert len(reads) < 500
+    await cluster.create(widget("ship-last", "False", ownerReferences=owners))
+    explanation = await cluster.why("widgets.example.com", "fleet")
+    assert explanation.steps[0].text == "widget/fleet owns widget/ship-last: not ready"
+    assert explanation.unseen == []

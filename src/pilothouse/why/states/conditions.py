@@ -35,6 +35,8 @@ _OWNED_RESOURCES = (
 come after them."""
 _MAX_OF_GROUP = 20
 """Each is listed, and some groups have hundreds of resources."""
+_MAX_OWNED = 100
+"""Of one resource: to find the state of each takes several reads. Those that are not ready come first."""
 _UNREMARKABLE = UNREMARKABLE | {"", "completed", "waiting for its time"}
 """States of owned objects that explain nothing."""
 
@@ -120,11 +122,18 @@ async def _first_owned(view: View) -> tuple[View, Finding] | None:
     group = view.reference.resource.partition(".")[2]
     of_group = [resource for resource in view.evidence.namespaced if resource.partition(".")[2] == group and group]
     for resource in (*_OWNED_RESOURCES, *of_group[:_MAX_OF_GROUP]):
-        for owned in await view.owned(resource):
+        owned_objects = sorted(await view.owned(resource), key=_is_ready)
+        for owned in owned_objects[:_MAX_OWNED]:
             finding = await owned.finding()
             if finding.state not in _UNREMARKABLE:
                 return owned, finding
+        if len(owned_objects) > _MAX_OWNED:
+            view.evidence.unseen[f"{resource} that {view.title} owns, beyond the first {_MAX_OWNED}"] = None
     return None
+
+
+def _is_ready(view: View) -> bool:
+    return view.condition("Ready").get("status") == "True"
 
 
 async def _service(view: View) -> list[Step]:
