@@ -47,7 +47,7 @@ class _Detector:
         self._reported: set[tuple[str, int]] = set()
 
     def watch(self) -> None:
-        """Compare two looks at the stack: a process that gets no processor time for a while is at no fault."""
+        """Warn if two samples of the stack are at the same line: a process may also have had no processor time."""
         last: tuple[str, int] | None = None
         while not self.ended.wait(BEAT_SECONDS):
             frame = self._blocking_frame() if self._clock() - self.beat > LIMIT_SECONDS else None
@@ -67,7 +67,9 @@ class _Detector:
             path = Path(frame.f_code.co_filename).resolve()
             if _DEBUGGERS.intersection(path.parts):
                 return None
-            if path.is_relative_to(self._folder) and not _LIBRARIES.intersection(path.parts):
+            # <frozen runpy>, at the bottom of the stack, would be a file of the working directory.
+            has_file = not frame.f_code.co_filename.startswith("<")
+            if has_file and path.is_relative_to(self._folder) and not _LIBRARIES.intersection(path.parts):
                 return frame
             frame = frame.f_back
         return None
