@@ -35,6 +35,12 @@ def test_flags_change_the_stored_nodes(
     assert start() == (nodes, surplus), "the last start has ended before it has deleted them"
 
 
+def test_thousands_of_nodes_are_compared_in_linear_time(tmp_path: Path) -> None:
+    parsed = up.flag_set("up").parse([f"--data-dir={tmp_path}", "--nodes=50000"])
+    write_nodes(parsed)
+    assert write_nodes(parsed) == (), "with a set for each node it takes minutes"
+
+
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "nodes.json").write_text("{")
     with pytest.raises(UserError, match=r"nodes\.json can't be read: "):

@@ -65,7 +65,8 @@ def write_nodes(parsed: Parsed) -> Sequence[str]:
     directory = parsed["data-dir"]
     before = stored_nodes(directory) or StoredNodes("", 0)
     nodes = StoredNodes(parsed["node-prefix"], parsed["nodes"])
-    surplus = tuple(name for name in dict.fromkeys((*before.surplus, *before.names)) if name not in set(nodes.names))
+    kept = set(nodes.names)
+    surplus = tuple(name for name in dict.fromkeys((*before.surplus, *before.names)) if name not in kept)
     _write(directory, msgspec.structs.replace(nodes, surplus=surplus))
     return surplus
 
