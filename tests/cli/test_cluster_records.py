@@ -59,6 +59,8 @@ from pilothouse.cli.program import UserError
         "missing manifest file": ("create cluster -f nothing.yaml", "unable to read manifest nothing.yaml"),
         "unsupported output format": ("list -o yaml", "--output must be table, name or json"),
         "no manifests": ("load", "load needs manifests"),
+        "no name of a file": (f"create cluster {'x' * 300}.yaml", "can't be the name of a cluster"),
+        "no name of a manifest": (f"load {'x' * 300}.yaml", "load needs manifests"),
         "a server that does not answer": ("create cluster -f http://127.0.0.1:1/a.yaml", "http://127.0.0.1:1/a.yaml:"),
     },
 )

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -647,7 +648,7 @@ def load(program: str, args: Sequence[str]) -> int:
         return parsed
     with _printed(program) as code:
         if not parsed["filename"] and not parsed["kustomize"]:
-            paths = [word for word in parsed.arguments if Path(word).exists() or "://" in word]
+            paths = [word for word in parsed.arguments if os.path.exists(word) or "://" in word]
             raise UserError(f"load needs manifests: use -f {shlex.quote(paths[0]) if paths else 'or -k'}", code=2)
         _check_single(program, parsed.arguments)
         manifests = sources.manifests_of(parsed)

@@ -1,5 +1,6 @@
 """Manifests from where users have them: files, directories, URLs and kustomizations."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -23,7 +24,8 @@ def check_no_files(words: Sequence[str]) -> None:
     ``-f *.yaml``, of which the flag takes the first, and the second, ``b.yaml``, may be a valid name."""
     for word in words:
         path = Path(word)
-        if path.suffix in ENDINGS and path.is_file():
+        # Path.is_file raises an error for names that are too long, and in a directory of another user.
+        if path.suffix in ENDINGS and os.path.isfile(path):
             file, directory = shlex.quote(word), shlex.quote(str(path.parent))
             text = f"{word} is a file, and -f takes one: use -f {file}, or -f {directory} for all of the directory"
             raise UserError(text, code=2)
