@@ -791,6 +791,9 @@ def test_applying_some_fields_patches_an_existing_object(tmp_path: Path) -> None
     assert result(tmp_path, spec).failure is None
     spec = WEB + f"  timeline: [{{at: 1m, apply: [{scale.replace('NAME', 'wep')}]}}]\n"
     assert "spec.selector: Required value" in failure(tmp_path, spec)
+    spec = spec.replace("name: wep", "generateName: web-")
+    assert "Deployment web-: " in failure(tmp_path, spec)
+    assert "spec.selector: Required value" in failure(tmp_path, spec)
 
 
 def test_a_pod_that_stays_pending_does_not_count_as_activity(tmp_path: Path) -> None:

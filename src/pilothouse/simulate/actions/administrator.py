@@ -120,22 +120,23 @@ class Administrator:
                 await self.client.create(
                     kind, document, namespace, field_manager=FIELD_MANAGER, field_validation="Strict"
                 )
-            except AlreadyExists:
-                await self._patch_applied(kind, document, namespace)
-            except Invalid as invalid:
-                # Some fields of an existing object: the server validates an object before it looks for its name.
+            except (AlreadyExists, Invalid) as rejected:
+                # Invalid are also some fields of an existing object: the server validates it before it looks for its
+                # name.
+                if not name:
+                    raise
                 try:
-                    await self._patch_applied(kind, document, namespace)
+                    await self._patch_applied(kind, name, document, namespace)
                 except NotFound:
-                    raise invalid from None
+                    raise rejected from None
         except ApiError as error:
-            raise ActionError(f"{document['kind']} {name}: {error}") from error
+            shown = name or document["metadata"]["generateName"]
+            raise ActionError(f"{document['kind']} {shown}: {error}") from error
 
-    async def _patch_applied(self, kind: Kind[Any], document: dict[str, Any], namespace: str) -> None:
+    async def _patch_applied(self, kind: Kind[Any], name: str, document: dict[str, Any], namespace: str) -> None:
         # The lists of a pod keep the items that admission has added, such as the volume with the token of the service
         # account: they can't be removed.
         patch = strategic_merge_patch(document) if kind.group_resource == "pods" else merge_patch(document)
-        name = document["metadata"].get("name", "")
         await self.client.patch(kind, name, patch, namespace, field_manager=FIELD_MANAGER, field_validation="Strict")
 
     async def _wait_established(self, name: str) -> None:
