@@ -19,7 +19,7 @@ def _class(mode: str, provisioner: str = "disks.example.com") -> dict[str, Any]:
     }
 
 
-def _database() -> dict[str, Any]:
+def _database(*claims: str) -> dict[str, Any]:
     labels = {"app": "db"}
     claim = {
         "accessModes": ["ReadWriteOnce"],
@@ -35,7 +35,7 @@ def _database() -> dict[str, Any]:
             "serviceName": "db",
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "db", "image": "postgres"}]}},
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+            "volumeClaimTemplates": [{"metadata": {"name": name}, "spec": claim} for name in claims or ("data",)],
         },
     }
 
@@ -93,7 +93,7 @@ async def test_a_consumer_that_fits_no_node(cluster: Cluster) -> None:
 async def test_the_node_of_a_volume_was_deleted(cluster: Cluster) -> None:
     """As when a node is replaced: drained, and deleted."""
     await cluster.create(_class("WaitForFirstConsumer", "simulated.pilothouse.dev"))
-    await cluster.create(_database())
+    await cluster.create(_database("data", "log"))
     await asyncio.sleep(20)
     node = (await cluster.user.get(PODS, "db-0", NAMESPACE)).spec.node_name
     await cluster.patch(NODES, node, {"spec": {"unschedulable": True}}, namespace="")
@@ -104,4 +104,6 @@ async def test_the_node_of_a_volume_was_deleted(cluster: Cluster) -> None:
     explanation = await cluster.why("pods", "db-0")
     assert roots(explanation)[0].startswith(f"node/{node} was deleted, by kubernetes-admin"), text(explanation)
     (step,) = explanation.steps
-    assert step.table[-1].endswith(" of claim data-db-0 is on no existing node")
+    for line, claim in zip(step.table[-2:], ("data-db-0", "log-db-0"), strict=True):
+        assert line.endswith(f" of claim {claim} is on no existing node")
+    assert texts(step.because).count(f"node/{node} was deleted, by kubernetes-admin with pilothouse-testing") == 1

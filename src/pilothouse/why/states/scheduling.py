@@ -122,7 +122,9 @@ async def _add_lost_volumes(view: View, step: Step, nodes: list[dict[str, Any]])
         if any(map(partial(_is_selected, selector), nodes)):
             continue
         step.table.append(f"the volume {volume.reference.name} of claim {claim.reference.name} is on no existing node")
-        step.because += await _deleted_node(view, partial(_is_selected, selector))
+        for deletion in await _deleted_node(view, partial(_is_selected, selector)):
+            if deletion.resource_version not in {cause.resource_version for cause in step.because}:
+                step.because.append(deletion)
 
 
 async def _deleted_node(view: View, matches: Callable[[dict[str, Any]], bool]) -> list[Step]:
