@@ -62,6 +62,9 @@ async def test_webhook_whose_service_does_not_exist(cluster: Cluster) -> None:
     (step,) = (await cluster.why(resource, "checks", "")).steps
     assert "which has no endpoints: matching requests are rejected" in step.text
     assert step.because[0].text.startswith("service/checker selects app=x, and no pod")
+    await cluster.plane.patch("v1", "Service", "checker", {"spec": {"ports": [{"port": 8443}]}})
+    (step,) = (await cluster.why(resource, "checks", "")).steps
+    assert "which does not have the port 443, but 8443: matching requests are rejected" in step.text
 
 
 async def test_ingress(cluster: Cluster) -> None:

@@ -59,7 +59,7 @@ def _of_policy_binding(view: View, document: Document) -> Iterator[_Target]:
 
 
 async def webhooks(view: View) -> Finding | None:
-    """A webhook configuration with Services that do not exist or have no endpoints."""
+    """A webhook configuration with Services that do not exist, do not have the port, or have no endpoints."""
     return await _incomplete(view, _of_webhooks)
 
 
@@ -70,7 +70,8 @@ def _of_webhooks(_view: View, document: Document) -> Iterator[_Target]:
             policy = str(webhook.get("failurePolicy") or "Fail")
             effect = "rejected" if policy == "Fail" else "not checked"
             use = f"for the webhook {webhook.get('name')}: matching requests are {effect} (failurePolicy {policy})"
-            yield _Target(Reference(_SERVICES, str(service.get("namespace")), str(service.get("name"))), use)
+            reference = Reference(_SERVICES, str(service.get("namespace")), str(service.get("name")))
+            yield _Target(reference, use, service.get("port") or 0)
 
 
 async def ingress(view: View) -> Finding | None:
