@@ -147,6 +147,13 @@ async def test_certificate_requests(cluster: Cluster) -> None:
     assert waiting.state == "not issued"
     assert "waits for the signer example.com/signer" in waiting.steps[0].text
     assert waiting.roots()[0].text == "certificatesigningrequest/other was approved"
+    status = {"conditions": [{"type": "Failed", "status": "True", "reason": "NoKey", "message": "no key"}]}
+    await cluster.plane.patch(
+        "certificates.k8s.io/v1", "CertificateSigningRequest", "new", {"status": status}, subresource="status"
+    )
+    failed = await cluster.why(resource, "new", "")
+    assert failed.state == "failed"
+    assert failed.steps[0].text == "certificatesigningrequest/new has failed: NoKey: no key"
 
 
 async def test_pods_that_the_update_strategy_keeps(cluster: Cluster) -> None:

@@ -16,7 +16,8 @@ async def request(view: View) -> Finding | None:
         if not decision or (type_ == "Approved" and view.status.get("certificate")):
             continue
         detail = ": ".join(str(decision[key]) for key in ("reason", "message") if decision.get(key))
-        text = f"is {state}{f': {detail}' if detail else ''}" if type_ != "Approved" else _not_issued(signer)
+        text = f"{'has' if type_ == 'Failed' else 'is'} {state}{f': {detail}' if detail else ''}"
+        text = _not_issued(signer) if type_ == "Approved" else text
         return Finding(state if type_ != "Approved" else "not issued", (await _step(view, text, type_),))
     if view.status.get("certificate"):
         return None
