@@ -461,8 +461,9 @@ async def test_other_commands_of_a_person_are_no_hints(cluster: Cluster) -> None
     await asyncio.sleep(30)
     for number, name in enumerate(names[:2]):
         await cluster.patch(NODES, name, {"metadata": {"labels": {"zone": f"zone-{number}"}}}, "")
-    for name in ("settings", "unrelated"):
-        await cluster.patch(CONFIG_MAPS, name, {"data": {"timeout": "250ms"}})
+    with impersonated_by("kubernetes-admin"):
+        await cluster.as_user("jane").patch(CONFIG_MAPS, "settings", {"data": {"timeout": "250ms"}})
+    await cluster.patch(CONFIG_MAPS, "unrelated", {"data": {"timeout": "250ms"}})
     await cluster.patch(DEPLOYMENTS, "other", {"spec": {"replicas": 2}})
     await cluster.patch(DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"hostname": "web"}}}})
     await asyncio.sleep(1)
@@ -471,7 +472,7 @@ async def test_other_commands_of_a_person_are_no_hints(cluster: Cluster) -> None
     explanation = await cluster.why("deployments.apps", "web")
     (root,) = explanation.roots()
     (hint,) = root.hints
-    assert "also wrote configmap/settings of namespace default, which changed: data.timeout: " in hint
+    assert "kubernetes-admin also wrote configmap/settings of namespace default, which changed: data.timeout: " in hint
 
 
 async def test_a_person_who_acts_as_a_program_is_a_person(cluster: Cluster) -> None:

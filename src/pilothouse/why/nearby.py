@@ -143,7 +143,7 @@ async def _has_effect(evidence: Evidence, change: ObjectChange) -> bool:
 
 async def _line(evidence: Evidence, change: ObjectChange) -> str:
     text = summary(change, await evidence.before(change), await evidence.after(change)).text
-    user = change.origin.user if change.origin is not None else ""
+    user = change.origin.sender if change.origin is not None else ""
     return f"at {change.time[:19]}Z {user} also wrote {_object_text(evidence, change)}, which {text}"
 
 
