@@ -11,7 +11,7 @@ from tests.why.cluster import Cluster, deployment, texts
 from pilothouse.api.core import CONFIG_MAPS
 from pilothouse.client import Client
 from pilothouse.machinery.causes import Trigger, Triggers, begin_sync
-from pilothouse.why import NO_CONDITION, text_lines
+from pilothouse.why import NO_CONDITION, STORED, text_lines
 
 
 class _Claimed:
@@ -49,6 +49,14 @@ async def test_thousands_of_finalizers_are_counted(cluster: Cluster) -> None:
     lines = text_lines(await cluster.why("configmaps", "shared"))
     assert any("is held by 2995 more finalizers" in line for line in lines)
     assert len("\n".join(lines)) < 3000
+
+
+async def test_of_thousands_of_owners_the_first_are_read(cluster: Cluster) -> None:
+    owners = [{"apiVersion": "v1", "kind": "Secret", "name": f"s-{number}", "uid": "1"} for number in range(3000)]
+    await cluster.create(_config_map(ownerReferences=owners))
+    explanation = await cluster.why("configmaps", "shared")
+    assert explanation.unseen == ["owners of configmap/shared beyond the first 10"]
+    assert len("\n".join(text_lines(explanation))) < 5000
 
 
 @pytest.fixture
@@ -164,3 +172,28 @@ async def test_of_many_owned_objects_the_unready_ones_are_examined_first(cluster
     explanation = await cluster.why("widgets.example.com", "fleet")
     assert explanation.steps[0].text == "widget/fleet owns widget/ship-last: not ready"
     assert explanation.unseen == []
+
+
+async def test_of_many_subjects_the_first_are_read(cluster: Cluster, reads: list[str]) -> None:
+    names = [f"user-{number}" for number in range(150)]
+    for name in names:
+        await cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
+    await cluster.create(
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "view"}, "rules": []}
+    )
+    await cluster.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "viewers"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name} for name in names],
+        }
+    )
+    reads.clear()
+    explanation = await cluster.why("clusterrolebindings.rbac.authorization.k8s.io", "viewers", "")
+    assert (explanation.state, explanation.unseen) == (
+        STORED,
+        ["what clusterrolebinding/viewers refers to, beyond the first 100"],
+    )
+    assert reads.count("get serviceaccounts") == 99

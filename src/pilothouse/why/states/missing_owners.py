@@ -4,14 +4,18 @@ from pilothouse.why.states.lifetime import last_deletion
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import View
 
+_MAX_READ = 10
+
 
 async def missing_owners(view: View) -> list[Step]:
     """A step for each owner that does not exist, or whose kind is not served."""
-    references = view.metadata.get("ownerReferences") or ()
+    references = view.metadata.get("ownerReferences") or []
     if view.metadata.get("deletionTimestamp"):
         return []
     steps: list[Step] = []
-    for reference in references:
+    if len(references) > _MAX_READ:
+        view.evidence.unseen[f"owners of {view.title} beyond the first {_MAX_READ}"] = None
+    for reference in references[:_MAX_READ]:
         kind, name = str(reference.get("kind") or ""), str(reference.get("name") or "")
         api_version = str(reference.get("apiVersion") or "")
         resource = view.evidence.resource_of(api_version, kind)

@@ -11,6 +11,7 @@ from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
 _SHOWN = 5
+_MAX_READ = 100
 _SERVICES = "services"
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
@@ -107,11 +108,15 @@ def _of_ingress(view: View, document: Document) -> Iterator[_Target]:
 async def _incomplete(view: View, targets: _Targets) -> Finding | None:
     """The first references to objects that do not exist, or to Services without the port or without endpoints."""
     steps: list[Step] = []
-    for target in dict.fromkeys(targets(view, view.now or {})):
+    all_targets = list(dict.fromkeys(targets(view, view.now or {})))
+    for target in all_targets[:_MAX_READ]:
         step = await _step(view, targets, target)
         steps += [step] if step is not None else []
         if len(steps) == _SHOWN:
             break
+    else:
+        if len(all_targets) > _MAX_READ:
+            view.evidence.unseen[f"what {view.title} refers to, beyond the first {_MAX_READ}"] = None
     return Finding("incomplete", tuple(steps)) if steps else None
 
 
