@@ -8,7 +8,7 @@ import pytest
 from tests.why.cluster import Cluster, deployment, roots, text, texts
 
 from pilothouse.api import wire
-from pilothouse.api.core import CONFIG_MAPS, NODES, PODS
+from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, fail
 from pilothouse.client.request_info import RequestInfo
@@ -163,6 +163,16 @@ async def test_objects_whose_pods_can_t_be_read(cluster: Cluster) -> None:
     ):
         explanation = await user.why(resource, name)
         assert "can't be read" in explanation.steps[-1].text, text(explanation)
+
+
+async def test_content_of_a_terminating_namespace(cluster: Cluster) -> None:
+    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    await asyncio.sleep(5)
+    await cluster.user.delete(NAMESPACES, "shop")
+    step = (await _developer(cluster, "serviceaccounts").why("namespaces", "shop", "")).steps[0]
+    assert step.text == "namespace/shop is being emptied: 1 configmaps remain; serviceaccounts can't be read"
+    step = (await _developer(cluster, "serviceaccounts", "configmaps").why("namespaces", "shop", "")).steps[0]
+    assert step.text == "namespace/shop is being emptied: configmaps, serviceaccounts can't be read"
 
 
 async def test_since_when_a_finalizer_is_set(cluster: Cluster) -> None:

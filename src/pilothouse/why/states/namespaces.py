@@ -1,6 +1,7 @@
 """Namespaces that are being deleted."""
 
 from pilothouse.why.deletions import deletion_request
+from pilothouse.why.evidence import Reference
 from pilothouse.why.states.terminating import finalizer_steps
 from pilothouse.why.steps import STATE, TIME, Step
 from pilothouse.why.view import Finding, View
@@ -49,16 +50,23 @@ async def _being_emptied(view: View) -> Step:
         if resource not in _IGNORED
     }
     remaining = [f"{count} {resource}" for resource, count in counts.items() if count]
-    if not remaining:
+    unreadable = [name for name in counts if view.evidence.is_unreadable(Reference(name, view.reference.name, ""))]
+    if not remaining and not unreadable:
         return view.step("is empty: namespace-controller removes it with its next sync", root=TIME)
-    more = f" and {len(remaining) - _SHOWN} more kinds" if len(remaining) > _SHOWN else ""
-    step = view.step(f"is being emptied: {', '.join(remaining[:_SHOWN])}{more} remain", root=TIME)
+    parts = [f"{_first(remaining)} remain"] if remaining else []
+    parts += [f"{_first(unreadable)} can't be read"] if unreadable else []
+    step = view.step(f"is being emptied: {'; '.join(parts)}", root=TIME)
     step.table.append(
         "namespace-controller begins some seconds after the deletion, deletes pods first, and waits for half of their "
         "grace period before the next sync"
     )
     step.because = await _remaining_objects(view)
     return step
+
+
+def _first(kinds: list[str]) -> str:
+    more = f" and {len(kinds) - _SHOWN} more kinds" if len(kinds) > _SHOWN else ""
+    return f"{', '.join(kinds[:_SHOWN])}{more}"
 
 
 async def _remaining_objects(view: View) -> list[Step]:
