@@ -9,7 +9,7 @@ from tests.certificate_requests import document, request_pem
 from tests.tables import cases
 from tests.why.cluster import Cluster, deployment, text
 
-from pilothouse.api.apps import STATEFUL_SETS
+from pilothouse.api.apps import DAEMON_SETS, STATEFUL_SETS
 from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
 from pilothouse.api.core import RESOURCE_QUOTAS
 from pilothouse.api.meta import Object
@@ -172,6 +172,22 @@ async def test_pods_that_the_update_strategy_keeps(cluster: Cluster) -> None:
     canary = await cluster.why("statefulsets.apps", "canary")
     assert canary.state == AS_DESIRED
     assert canary.steps[0].table[-1].startswith("partition 1: 1 pod of revision canary-")
+
+
+async def test_pods_that_a_daemon_set_keeps(cluster: Cluster) -> None:
+    agent = _daemon_set("agent")
+    agent["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    await cluster.create(agent)
+    await asyncio.sleep(20)
+    template = {"spec": {"containers": [{"name": "app", "image": "nginx:2"}]}}
+    await cluster.patch(DAEMON_SETS, "agent", {"spec": {"template": template}})
+    await asyncio.sleep(20)
+    explanation = await cluster.why("daemonsets.apps", "agent")
+    assert explanation.state == AS_DESIRED, text(explanation)
+    (step,) = explanation.steps
+    assert step.text == "daemonset/agent should have a pod on 3 of 3 nodes, 3 are ready, 0 up to date"
+    assert step.table[-1].startswith("update strategy OnDelete: ")
+    assert step.because[0].text.startswith("daemonset/agent changed: ")
 
 
 async def test_object_whose_kopf_handler_fails(cluster: Cluster) -> None:

@@ -165,6 +165,15 @@ async def test_objects_whose_pods_can_t_be_read(cluster: Cluster) -> None:
         assert "can't be read" in explanation.steps[-1].text, text(explanation)
 
 
+async def test_daemon_set_without_its_nodes(cluster: Cluster) -> None:
+    daemons = deployment("agent", image="agent:not-found") | {"kind": "DaemonSet"}
+    del daemons["spec"]["replicas"]
+    await cluster.create(daemons)
+    await asyncio.sleep(5)
+    step = (await _developer(cluster, "nodes").why("daemonsets.apps", "agent")).steps[0]
+    assert step.text == "daemonset/agent should have a pod on 3 nodes, 0 are ready, 3 up to date"
+
+
 async def test_content_of_a_terminating_namespace(cluster: Cluster) -> None:
     await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
     await asyncio.sleep(5)

@@ -20,20 +20,25 @@ _MAX_NODE_CHANGES = 2
 
 
 async def incomplete(view: View) -> Finding | None:
-    """Fewer pods ready than desired, a rolling update in progress, nodes excluded by a taint, or all of them."""
+    """Fewer pods ready than desired, a rolling update in progress, pods that the update strategy keeps, nodes excluded
+    by a taint, or all of them."""
     desired, ready, updated = (
         int(view.status.get(name) or 0) for name in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
     )
     nodes = [typed(node, Node) for node in await view.evidence.objects("nodes", "")]
+    unreadable = view.evidence.is_unreadable(Reference("nodes", "", ""))
     excluded = ExcludedNodes(view, nodes)
-    complete = ready >= desired and updated >= desired
-    on_none = not desired and not view.evidence.is_unreadable(Reference("nodes", "", ""))
-    if complete and not excluded.tainted and not on_none:
+    kept = updated < desired and _is_on_delete(view)
+    complete = ready >= desired and (updated >= desired or kept)
+    on_none = not desired and not unreadable
+    if complete and not kept and not excluded.tainted and not on_none:
         return None
-    step = view.step(f"should have a pod on {desired} of {len(nodes)} nodes, {ready} are ready, {updated} up to date")
+    on_nodes = f"{desired} nodes" if unreadable else f"{desired} of {len(nodes)} nodes"
+    step = view.step(f"should have a pod on {on_nodes}, {ready} are ready, {updated} up to date")
     step.table = excluded.lines()
-    if not complete:
+    if not complete or kept:
         step.table.append(_bounds_line(view, desired))
+    if not complete:
         rejected = await rejection(view)
         if rejected is not None:
             step.because.append(rejected)
@@ -44,7 +49,7 @@ async def incomplete(view: View) -> Finding | None:
             change = await node_change(view.of("nodes", name, None, namespace=""), f"taint {key}")
             if change is not None:
                 step.because.append(change)
-        if on_none and not step.because:
+        if (on_none or kept) and not step.because:
             last = await last_change(view)
             step.because = [last] if last is not None else []
     if not step.because:
@@ -52,11 +57,14 @@ async def incomplete(view: View) -> Finding | None:
     return Finding("on no node" if on_none else AS_DESIRED if complete else "not ready", (step,))
 
 
+def _is_on_delete(view: View) -> bool:
+    return bool((view.spec.get("updateStrategy") or {}).get("type") == "OnDelete")
+
+
 def _bounds_line(view: View, desired: int) -> str:
-    strategy = view.spec.get("updateStrategy") or {}
-    if strategy.get("type") == "OnDelete":
+    if _is_on_delete(view):
         return "update strategy OnDelete: pods of the old template are replaced when they are deleted"
-    rolling = strategy.get("rollingUpdate") or {}
+    rolling = (view.spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
     unavailable = int(view.status.get("numberUnavailable") or 0)
     return (
         f"maxUnavailable {rolling.get('maxUnavailable', 1)}, maxSurge {rolling.get('maxSurge', 0)}: {unavailable} of "
