@@ -559,9 +559,32 @@ def test_load_with_the_context_of_a_plane_in_the_foreground(
     assert "kubectl apply -f FILE" in printed
     assert main(["load", "pilothouse", "-f", str(manifest)]) == 1
     assert 'no cluster "pilothouse"' in capfd.readouterr().err, "a cluster that is named is one in the background"
+    Clusters().create(record("team"))
+    assert main(["load", "-f", str(manifest)]) == 1
+    printed = capfd.readouterr().err
+    assert 'the current context "pilothouse" belongs to `pilothouse up`, not to a cluster in the background' in printed
+    assert "`pilothouse load team …` loads into" in printed
+    assert main(["load", "team", "-f", str(manifest)]) == 1
+    assert 'cluster "team" does not run' in capfd.readouterr().err
+    Clusters().get("team").remove()
     path.write_text(FOREIGN)
     assert main(["load", "-f", str(manifest)]) == 1
     assert 'no cluster "pilothouse"' in capfd.readouterr().err
+
+
+@posix
+def test_load_names_the_cluster_if_the_current_context_is_another_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path, manifest = tmp_path / "config", tmp_path / "m.yaml"
+    path.write_text(FOREIGN)
+    manifest.write_text(MANIFEST)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    monkeypatch.setattr(clusters_commands, "_load", lambda *_arguments: 0)
+    with Clusters().create(record("team")).locked():
+        assert main(["load", "-f", str(manifest)]) == 0
+    assert capfd.readouterr().out == 'loads into cluster "team", namespace "default"\n'
 
 
 @posix

@@ -2,8 +2,10 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -27,11 +29,14 @@ class Terminal:
         assert done.returncode == 0, f"kubectl {words}: {done.stdout}{done.stderr}"
         return done.stdout
 
+    def command(self, *words: str) -> list[str]:
+        assert KUBECTL is not None
+        return [KUBECTL, "--kubeconfig", ".pilothouse/kubeconfig", *words]
+
     def kubectl(self, *words: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
         """Run kubectl, whatever its exit code."""
-        assert KUBECTL is not None
         return subprocess.run(
-            [KUBECTL, "--kubeconfig", ".pilothouse/kubeconfig", *words],
+            self.command(*words),
             input="" if stdin is None else json.dumps(stdin),
             capture_output=True,
             text=True,
@@ -94,6 +99,22 @@ def test_kubectl_run_returns_the_output_and_exit_code_of_the_pod(kubectl: Termin
     assert "attach is not possible" in failed.stderr
     assert once("quiet", "./some-program").returncode == 0
     assert "NotFound" in kubectl.kubectl("get", "pod", "quiet").stderr, "--rm"
+
+
+def test_a_shell_with_standard_input_waits_for_it(kubectl: Terminal) -> None:
+    """kubectl waits until its pod runs, and reports that it cannot attach."""
+    command = kubectl.command("run", "shell", "-i", "--image=busybox", "--pod-running-timeout=20s", "--", "sh")
+    with subprocess.Popen(command, cwd=kubectl.directory, stdin=PIPE, stderr=PIPE, text=True) as shell:
+        assert shell.stderr is not None
+        until(lambda: "1/1" in kubectl("get", "pods"), "the pod is ready")
+        time.sleep(1)
+        kubectl("delete", "pod", "shell", "--now")
+        printed = shell.communicate(timeout=20)[1]
+    assert "attach is not possible" in printed
+    done = kubectl.kubectl("run", "once", "--rm", "-i", "--restart=Never", "--image=busybox", "--", "/bin/sh", "-l")
+    assert done.returncode == 0, done.stderr
+    kubectl("run", "batch", "--image=busybox", "--", "sh")
+    until(lambda: "CrashLoopBackOff" in kubectl("get", "pod", "batch"), "without --stdin its input is empty")
 
 
 def test_kubectl_debug_does_not_wait_forever(kubectl: Terminal) -> None:

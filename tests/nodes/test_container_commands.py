@@ -10,7 +10,7 @@ from tests.tables import cases
 
 from pilothouse.api.meta import ObjectMeta
 from pilothouse.nodes import container_commands
-from pilothouse.nodes.container_commands import Outcome, outcome_of, runs_on
+from pilothouse.nodes.container_commands import Outcome, outcome_of, reads_input, runs_on
 from pilothouse.nodes.container_environment import environment_of
 from pilothouse.nodes.views import FieldReference, KeyReference, ValueSource, Variable
 
@@ -321,6 +321,20 @@ def test_outcomes_of_long_commands_are_not_cached() -> None:
 def test_the_termination_message_is_the_content_of_its_file() -> None:
     result = outcome_of(script("echo -n DONE > /dev/termination-log; echo b; exit 1"))
     assert result == Outcome(seconds=0.0, code=1, output=((0.0, "b"),), message="DONE")
+
+
+@cases(
+    "words, expected",
+    {
+        "a shell": (("sh",), True),
+        "a path and options": (("/bin/bash", "-l", "--norc"), True),
+        "a script": (("bash", "-lc", "echo x"), False),
+        "a script in a file": (("sh", "run.sh"), False),
+        "another program": (("sleep", "5"), False),
+    },
+)
+def test_commands_that_wait_for_input(words: tuple[str, ...], expected: bool) -> None:
+    assert reads_input(words) is expected
 
 
 @cases(

@@ -163,7 +163,12 @@ def _script(
     prepares = role == _INIT and not sidecar
     pull = _pull_failure(container) if profile.commands else None
     words = (*container.command, *container.args)
-    interpreted = words and profile.commands and not _is_scripted(container, own, role)
+    interpreted = (
+        words
+        and profile.commands
+        and not _is_scripted(container, own, role)
+        and not (container.stdin and container_commands.reads_input(words))
+    )
     plain = (
         _plain_outcome(pod, container, words) if interpreted and position < container_commands.MAX_CONTAINERS else None
     )

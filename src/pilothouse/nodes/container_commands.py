@@ -10,7 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from pilothouse.nodes.container_environment import Environment, expand
-from pilothouse.nodes.shell import Result, Value, run_words
+from pilothouse.nodes.shell import SHELLS, Result, Value, run_words
 from pilothouse.nodes.shell_words import Unclear
 
 MAX_CONTAINERS = 10
@@ -92,6 +92,14 @@ def runs_on(words: Sequence[str], image: str) -> bool:
     if not words or words[0].startswith("-"):
         return name in SERVERS or name == _AGNHOST
     return _server_of(words) or (name == _AGNHOST and words[0] in _AGNHOST_SERVERS)
+
+
+def reads_input(words: Sequence[str]) -> bool:
+    """Whether it is a shell that executes what it reads, as in ``kubectl run -it --image busybox -- sh``."""
+    name, *options = words
+    return name.rpartition("/")[2] in SHELLS and all(
+        option.startswith("-") and (option.startswith("--") or "c" not in option) for option in options
+    )
 
 
 def _server_of(words: Sequence[str]) -> bool:

@@ -56,6 +56,7 @@ _QUICK = frozenset(
 )  # fmt: skip
 """Programs that take no time and mostly succeed."""
 _ENDLESS = ("yes", "top")
+SHELLS = ("sh", "bash", "ash", "dash")
 
 Value = str | None
 """The text of a word, None if it cannot be determined."""
@@ -428,7 +429,7 @@ class Shell:
                 self._wait()
             case "exec":
                 self._exec(arguments, output[1:])
-            case "sh" | "bash" | "ash" | "dash":
+            case _ if name in SHELLS:
                 self._shell(arguments)
             case "[" | "[[" | "test":
                 self.status = status_of_test(name, arguments)

@@ -108,6 +108,7 @@ class NodeContainer(Container, frozen=True):
     startup_probe: Probe | None = None
     env: tuple[Variable, ...] | None = ()
     env_from: tuple[VariablesSource, ...] | None = ()
+    stdin: bool = False
 
 
 class Waiting(View, frozen=True):

@@ -652,11 +652,14 @@ def load(program: str, args: Sequence[str]) -> int:
             raise UserError(f"load needs manifests: use -f {shlex.quote(paths[0]) if paths else 'or -k'}", code=2)
         _check_single(program, parsed.arguments)
         manifests = sources.manifests_of(parsed)
-        cluster = contexts.chosen(parsed.arguments[0] if parsed.arguments else "")
+        name = parsed.arguments[0] if parsed.arguments else ""
+        if not name:
+            contexts.check_not_foreground()
+        cluster = contexts.chosen(name)
         cluster.check_running()
         requested = parsed["namespace"]
         namespace = requested or contexts.namespace_of(cluster) or "default"
-        if len(Clusters().names()) > 1:
+        if len(Clusters().names()) > 1 or not (name or contexts.is_current(cluster)):
             print(f'loads into cluster "{cluster.name}", namespace "{escaped(namespace)}"', flush=True)
         manifests = [
             msgspec.structs.replace(manifest, namespace=namespace, is_enforced=bool(requested))

@@ -40,17 +40,31 @@ def chosen(name: str) -> Cluster:
     if directory is not None and directory.parent == clusters.root.absolute():
         with contextlib.suppress(Missing):  # the context of a deleted cluster
             return clusters.get(directory.name)
-    try:
-        return clusters.chosen(name)
-    except Missing as error:
-        context = "" if name else _context_of_foreground()
-        if not context:
-            raise
-        raise Missing(
-            f'the current context "{context}" belongs to `pilothouse up`, and there is no cluster in the background: '
-            "use `kubectl apply -f FILE`, or start it with `pilothouse up -f FILE`. `pilothouse create cluster` makes "
-            "a cluster in the background"
-        ) from error
+    return clusters.chosen(name)
+
+
+def check_not_foreground() -> None:
+    """Raises a ``UserError`` with the solution if kubectl's current context is that of ``pilothouse up``: manifests
+    would get to another cluster than with kubectl."""
+    current = _context_of_foreground()
+    if not current:
+        return
+    names = Clusters().names()
+    raise UserError(
+        f'the current context "{current}" belongs to `pilothouse up`, '
+        f"{'not to a' if names else 'and there is no'} cluster in the background: use `kubectl apply -f FILE`, or "
+        "start it with `pilothouse up -f FILE`. "
+        + (
+            f"`pilothouse load {names[0]} …` loads into a cluster in the background"
+            if names
+            else "`pilothouse create cluster` makes a cluster in the background"
+        )
+    )
+
+
+def is_current(cluster: Cluster) -> bool:
+    """Whether kubectl's current context belongs to the cluster."""
+    return _current()[0] == cluster.directory.absolute()
 
 
 def _current() -> tuple[Path | None, str]:
