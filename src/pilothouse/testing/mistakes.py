@@ -33,6 +33,13 @@ class UnknownKind(Mistake, LookupError):
         return cls(f"the API server has no kind {kind!r} in {api_version}{hint}")
 
 
+class NoMovableClock(Mistake, RuntimeError):
+    """The time of a plane whose clock can't be moved was to be advanced."""
+
+    def __init__(self) -> None:
+        super().__init__("this plane's clock can't be moved: start it with movable_clock=True")
+
+
 class InCallback(Mistake, RuntimeError):
     """A method of a cluster was called where the plane waits for the caller."""
 

@@ -81,11 +81,13 @@ def _settings(request: pytest.FixtureRequest, factory: Callable[..., Any]) -> di
     if marker is None:
         return None
     if marker.args:
-        pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}")
+        pytest.fail(f"@pytest.mark.{_MARK} takes keyword arguments only, got {marker.args!r}", pytrace=False)
     parameters = inspect.signature(factory).parameters
     unknown = [name for name in marker.kwargs if name not in parameters]
     if unknown:
-        pytest.fail(f"@pytest.mark.{_MARK} has no argument {unknown[0]!r}; there are {', '.join(parameters)}")
+        pytest.fail(
+            f"@pytest.mark.{_MARK} has no argument {unknown[0]!r}; there are {', '.join(parameters)}", pytrace=False
+        )
     return dict(marker.kwargs)
 
 

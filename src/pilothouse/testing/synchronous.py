@@ -292,7 +292,7 @@ class PlaneThread:
     def advance(self, seconds: float) -> None:
         """Move the plane's clock ahead."""
         if self._clock is None:
-            raise RuntimeError("this plane's clock can't be moved: start it with movable_clock=True")
+            raise mistakes.NoMovableClock
         self.call(self._clock.advance(seconds))
 
     def _main(self) -> None:
