@@ -175,3 +175,114 @@ async def test_why_a_pod_was_not_scheduled_is_no_reason_when_it_is(
     lines = capsys.readouterr().out.splitlines()
     assert any("FailedScheduling" in line for line in lines)
     assert re.fullmatch(rf"not ready after 60 s: deployments.apps/web in default: 0 of 3 ready{reason}", lines[-1])
+
+
+def with_claim(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """The workload, whose pods use a claim."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+    manifest["spec"]["template"]["spec"]["volumes"] = [volume]
+    return manifest
+
+
+def claim(name: str, class_name: str) -> dict[str, Any]:
+    resources = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": class_name, "resources": resources}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def stateful_set(class_name: str) -> dict[str, Any]:
+    manifest = deployment(image="pg")
+    template = {"metadata": {"name": "data"}, "spec": claim("data", class_name)["spec"]}
+    manifest["spec"] |= {"serviceName": "web", "volumeClaimTemplates": [template]}
+    return manifest | {"kind": "StatefulSet"}
+
+
+BINDER = "persistentvolume-binder-controller"
+NO_CLASS = r'ProvisioningFailed: storageclass.storage.k8s.io "gp3" not found'
+
+
+@cases(
+    "manifests, reason",
+    {
+        "of a Deployment's claim": (
+            [claim("data", "gp3"), with_claim(deployment(image="pg"), "data")],
+            rf"\(PersistentVolumeClaim data: {NO_CLASS}\)",
+        ),
+        "of a StatefulSet's claims": ([stateful_set("gp3")], rf"\(PersistentVolumeClaim data-web-0: {NO_CLASS}\)"),
+        "whose provisioner is not installed": (
+            [
+                {
+                    "apiVersion": "storage.k8s.io/v1",
+                    "kind": "StorageClass",
+                    "metadata": {"name": "gp3"},
+                    "provisioner": "ebs.csi.aws.com",
+                },
+                claim("data", "gp3"),
+                with_claim(deployment(image="pg"), "data"),
+            ],
+            r"\(PersistentVolumeClaim data: ExternalProvisioning: .*'ebs.csi.aws.com'.*\)",
+        ),
+    },
+)
+async def test_the_last_line_names_a_missing_storage_class(
+    env: Env, capsys: pytest.CaptureFixture[str], manifests: list[dict[str, Any]], reason: str
+) -> None:
+    """In place of the scheduler's message, that the pod waits for its claims."""
+    controllers = (*WORKLOADS, "statefulset-controller", BINDER)
+    async with async_plane(env=env, nodes=1, controllers=controllers) as cluster:
+        assert await apply_all(cluster.client, [Manifest("f", item) for item in manifests], limit=20) == 1
+    lines = capsys.readouterr().out.splitlines()
+    for left in lines[-1].removeprefix("not ready after 20 s: ").split("; "):
+        assert re.search(f"{reason}$", left), left
+
+
+async def test_a_claim_that_is_bound_is_no_reason(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also if its last event says that it is not: no event says that an existing volume was bound to it."""
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "v"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "storageClassName": "gp3",
+            "hostPath": {"path": "/v"},
+        },
+    }
+    database = with_claim(deployment(image="pg"), "data")
+    database["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+    async with async_plane(env=env, nodes=1, controllers=(*WORKLOADS, BINDER)) as cluster:
+        manifests = [Manifest("f", item) for item in (claim("data", "gp3"), database)]
+        assert await apply_all(cluster.client, manifests, limit=20) == 1
+        assert "ProvisioningFailed" in capsys.readouterr().out
+        manifests = [Manifest("f", volume), *manifests]
+        assert await apply_all(cluster.client, manifests, limit=60) == 1
+    (last,) = capsys.readouterr().out.splitlines()[-1:]
+    assert "ProvisioningFailed" not in last
+    assert "didn't match Pod's node affinity/selector" in last
+
+
+async def test_warnings_of_an_earlier_template_are_not_shown(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor are those of its pods, which exist until the new ones are ready."""
+    delay = {"exec": {"command": ["true"]}, "initialDelaySeconds": 10}
+    async with async_plane(env=env, nodes=1, controllers=WORKLOADS) as cluster:
+        assert await apply_all(cluster.client, [Manifest("f", deployment(image="web:does-not-exist"))], limit=15) == 1
+        assert "does-not-exist" in capsys.readouterr().out
+        mended = [Manifest("f", deployment(image="web:1", readinessProbe=delay))]
+        assert await apply_all(cluster.client, mended, limit=120) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")] == []
+
+
+async def test_a_quota_with_room_is_no_reason(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+    delay = {"exec": {"command": ["true"]}, "initialDelaySeconds": 600}
+    workload = deployment(image="web:1", readinessProbe=delay)
+    async with async_plane(env=env, nodes=1, controllers=(*WORKLOADS, "resourcequota-controller")) as cluster:
+        assert await apply_all(cluster.client, [Manifest("f", item) for item in (quota, workload)], limit=15) == 1
+        assert "exceeded quota" in capsys.readouterr().out.splitlines()[-1]
+        quota["spec"]["hard"]["pods"] = "10"
+        assert await apply_all(cluster.client, [Manifest("f", item) for item in (quota, workload)], limit=120) == 1
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == "not ready after 120 s: deployments.apps/web in default: 0 of 3 ready"
+    )

@@ -142,6 +142,7 @@ class _Rollout:
         """Return when all are done or have failed."""
         now = asyncio.get_running_loop().time
         while waiting := [item for item in self._left.items() if item[0] not in self._failed]:
+            self._explainer.reread()
             for number, applied_object in waiting:
                 progress = await self._progress_of(applied_object)
                 if self._shown.get(number) != progress.text:
@@ -161,6 +162,7 @@ class _Rollout:
 
     async def explain(self) -> None:
         """Show the reasons of objects that are not done."""
+        self._explainer.reread()
         for number, applied_object in list(self._left.items()):
             await self._explain(number, applied_object)
 

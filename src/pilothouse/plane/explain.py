@@ -2,10 +2,9 @@
 of a Job's failed pods, about which there are no warnings.
 
 That the pods of a Deployment fit nowhere is recorded in an event about a pod of one of its ReplicaSets. Events are read
-on request, and the owners of each are followed.
+on request, and ``current_events`` chooses those that describe the object as it is.
 """
 
-import datetime
 import re
 from collections.abc import Iterable
 
@@ -16,21 +15,14 @@ from pilothouse.api.kinds import Kind
 from pilothouse.api.meta import ObjectMeta, View
 from pilothouse.client import Client
 from pilothouse.client.discovery import RestMapper
-from pilothouse.client.errors import ApiError, NotFound
+from pilothouse.client.errors import ApiError
 from pilothouse.machinery.owners import controller_of
+from pilothouse.plane.current_events import CurrentEvents, last_seen
 
 MAX_WARNINGS = 3
-_MAX_EVENTS = 200
-_MAX_OWNERS = 5
-_FAILED_SCHEDULING = "FailedScheduling"
 _BARE = re.compile(r"Error: \w+")
 _GENERATED = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 """The suffix that the API server appends to generateName (``k8s.io/apimachinery/pkg/util/rand``)."""
-_LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-
-
-class _Owned(View, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class _Terminated(View, frozen=True):
@@ -52,13 +44,8 @@ class _PodStatus(View, frozen=True):
     container_statuses: tuple[_ContainerStatus, ...] = ()
 
 
-class _PodSpec(View, frozen=True):
-    node_name: str = ""
-
-
 class _Pod(View, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
 
@@ -72,16 +59,17 @@ class Warned(msgspec.Struct, frozen=True):
     statement: tuple[str, str, str]
 
 
-_read = msgspec.json.Decoder(_Owned).decode
-
-
 class Explainer:
-    """Reads events and owners with a client. Owners are cached, because they do not change."""
+    """Reads events, and the objects that they are about, with a client: once, until ``reread``."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._mapper = RestMapper(client)
-        self._owners: dict[str, ObjectReference | None] = {}
+        self._namespaces: dict[str, CurrentEvents] = {}
+
+    def reread(self) -> None:
+        """Read anew what the next explanations need."""
+        self._namespaces.clear()
 
     async def warnings(self, kind: str, name: str, namespace: str, uid: str = "") -> list[str]:
         """The newest warnings about an object and its dependents, as lines for people; each names its object. Without
@@ -95,28 +83,14 @@ class Explainer:
         """The lines of ``warnings``, each with its statement. Messages that are only a reason are after those with
         details."""
         try:
-            events = (await self._client.list(EVENTS, namespace)).items
-            warnings = sorted((event for event in events if event.type == "Warning"), key=_newest, reverse=True)
-            warnings.sort(key=_is_bare)
-            target = ObjectReference(kind=kind, name=name, uid=uid)
-            related = [event for event in warnings[:_MAX_EVENTS] if await self._is_about(event, target, namespace)]
-            related = await self._without_past_scheduling(related, namespace)
+            if namespace not in self._namespaces:
+                self._namespaces[namespace] = CurrentEvents(self._client, self._mapper, namespace)
+            events = await self._namespaces[namespace].about(ObjectReference(kind=kind, name=name, uid=uid))
         except (ApiError, OSError, LookupError) as error:
             line = f"why is not known: its events could not be read: {error}"
             return [Warned(line, ("", "", line))]
-        return _described(related) + (await self._failures(namespace, uid) if kind == "Job" else [])
-
-    async def _without_past_scheduling(self, events: list[Event], namespace: str) -> list[Event]:
-        """Leave out why pods could not be scheduled that have been scheduled since."""
-        if not any(event.reason == _FAILED_SCHEDULING for event in events):
-            return events
-        pods = (await self._client.list(_PODS, namespace)).items
-        scheduled = {pod.metadata.uid for pod in pods if pod.spec.node_name}
-        return [
-            event
-            for event in events
-            if event.reason != _FAILED_SCHEDULING or event.involved_object.uid not in scheduled
-        ]
+        events.sort(key=_is_bare)
+        return _described(events) + (await self._failures(namespace, uid) if kind == "Job" else [])
 
     async def _failures(self, namespace: str, uid: str) -> list[Warned]:
         """How the containers of a Job's failed pods ended."""
@@ -144,44 +118,8 @@ class Explainer:
         except (ApiError, OSError):
             return []
         about = [event for event in events if (event.involved_object.kind, event.involved_object.name) == (kind, name)]
-        normal = sorted((event for event in about if event.type != "Warning"), key=_newest, reverse=True)
+        normal = sorted((event for event in about if event.type != "Warning"), key=last_seen, reverse=True)
         return [described.line for described in _described(normal)]
-
-    async def _is_about(self, event: Event, target: ObjectReference, namespace: str) -> bool:
-        if not target.uid and target.name in event.message:
-            return True
-        about: ObjectReference | None = event.involved_object
-        for _owner in range(_MAX_OWNERS):
-            if about is None:
-                return False
-            if (about.kind, about.name) == (target.kind, target.name):
-                # Events of nodes and the like have no meaningful uid, but their names are unique.
-                return not target.uid or not namespace or about.uid in ("", target.uid)
-            about = await self._owner_of(about, namespace)
-        return False
-
-    async def _owner_of(self, about: ObjectReference, namespace: str) -> ObjectReference | None:
-        key = about.uid or f"{about.kind}/{about.name}"
-        if key not in self._owners:
-            self._owners[key] = await self._read_owner(about, namespace)
-        return self._owners[key]
-
-    async def _read_owner(self, about: ObjectReference, namespace: str) -> ObjectReference | None:
-        kind = await self._mapper.kind_for(about.api_version, about.kind)
-        if kind is None:
-            return None
-        try:
-            raw = await self._client.get(kind.raw, about.name, namespace if kind.namespaced else "")
-        except NotFound:
-            return None
-        owner = controller_of(_read(raw).metadata)
-        if owner is None:
-            return None
-        return ObjectReference(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid)
-
-
-def _newest(event: Event) -> datetime.datetime:
-    return event.last_timestamp or event.first_timestamp or event.metadata.creation_timestamp or _LONG_AGO
 
 
 def _is_bare(event: Event) -> bool:
