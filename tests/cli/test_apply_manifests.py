@@ -274,13 +274,14 @@ async def test_warnings_of_an_earlier_template_are_not_shown(env: Env, capsys: p
 
 
 async def test_a_quota_with_room_is_no_reason(env: Env, capsys: pytest.CaptureFixture[str]) -> None:
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+    hard = {"pods": "0"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
     delay = {"exec": {"command": ["true"]}, "initialDelaySeconds": 600}
     workload = deployment(image="web:1", readinessProbe=delay)
     async with async_plane(env=env, nodes=1, controllers=(*WORKLOADS, "resourcequota-controller")) as cluster:
         assert await apply_all(cluster.client, [Manifest("f", item) for item in (quota, workload)], limit=15) == 1
         assert "exceeded quota" in capsys.readouterr().out.splitlines()[-1]
-        quota["spec"]["hard"]["pods"] = "10"
+        hard["pods"] = "10"
         assert await apply_all(cluster.client, [Manifest("f", item) for item in (quota, workload)], limit=120) == 1
     assert (
         capsys.readouterr().out.splitlines()[-1]

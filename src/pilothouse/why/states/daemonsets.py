@@ -9,10 +9,10 @@ from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_tain
 from pilothouse.why.evidence import Reference
 from pilothouse.why.states.lifetime import last_change
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import unready_pod_steps
+from pilothouse.why.states.replicas import remaining_pod_steps, unready_pod_steps
 from pilothouse.why.states.scheduling import node_change
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import AS_DESIRED, STATE, pluralize
+from pilothouse.why.steps import AS_DESIRED, DELETED_PODS_REMAIN, STATE, pluralize
 from pilothouse.why.view import Finding, View, typed
 
 _MAX_NAMES = 4
@@ -31,8 +31,10 @@ async def incomplete(view: View) -> Finding | None:
     kept = updated < desired and _is_on_delete(view)
     complete = ready >= desired and (updated >= desired or kept)
     on_none = not desired and not unreadable
+    pods = await view.owned("pods")
+    remaining = await remaining_pod_steps(pods)
     if complete and not kept and not excluded.tainted and not on_none:
-        return None
+        return Finding(DELETED_PODS_REMAIN, tuple(remaining)) if remaining else None
     on_nodes = f"{desired} nodes" if unreadable else f"{desired} of {len(nodes)} nodes"
     step = view.step(f"should have a pod on {on_nodes}, {ready} are ready, {updated} up to date")
     step.table = excluded.lines()
@@ -42,7 +44,7 @@ async def incomplete(view: View) -> Finding | None:
         rejected = await rejection(view)
         if rejected is not None:
             step.because.append(rejected)
-        step.because += await unready_pod_steps(await view.owned("pods"))
+        step.because += [*await unready_pod_steps(pods), *remaining]
         await add_last_change(view, step, rolls=updated < desired)
     else:
         for name, key in excluded.tainted[:_MAX_NODE_CHANGES]:
@@ -52,9 +54,12 @@ async def incomplete(view: View) -> Finding | None:
         if (on_none or kept) and not step.because:
             last = await last_change(view)
             step.because = [last] if last is not None else []
+        step.because += remaining
     if not step.because:
         step.root = STATE
-    return Finding("on no node" if on_none else AS_DESIRED if complete else "not ready", (step,))
+    if complete and not on_none:
+        return Finding(DELETED_PODS_REMAIN if remaining else AS_DESIRED, (step,))
+    return Finding("on no node" if on_none else "not ready", (step,))
 
 
 def _is_on_delete(view: View) -> bool:

@@ -1,9 +1,12 @@
 """Deployments with an incomplete rollout: the bounds, the ReplicaSets, and the pods that are not ready."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from pilothouse.why.states.containers import failures
+from pilothouse.why.states.pods import was_ready
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import unready_pod_steps
+from pilothouse.why.states.replicas import is_unready, remaining_pod_steps, remaining_pods, unready_pod_steps
 from pilothouse.why.states.workloads import add_last_change
 from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import Finding, View
@@ -21,9 +24,9 @@ async def incomplete(view: View) -> Finding | None:
     )
     if spec.get("paused") and (updated < desired or total > updated):
         return Finding("paused", (await _paused(view),))
-    if updated >= desired and total <= updated and available >= desired:
-        return None
     replica_sets = sorted(await view.owned("replicasets.apps"), key=_revision, reverse=True)
+    if updated >= desired and total <= updated and available >= desired:
+        return await remaining_pods(await _pods_of(replica_sets))
     step = view.step(
         f"should have {pluralize(desired, 'pod')}: {updated} of {total} have the current template, "
         f"{available} are available"
@@ -31,20 +34,42 @@ async def incomplete(view: View) -> Finding | None:
     step.table = [
         bounds_line(spec, desired),
         *map(_replica_set_line, [replica_set for replica_set in replica_sets if _size(replica_set)][:_MAX_SETS]),
+        *_kept_lines(spec, desired, replica_sets),
     ]
-    for replica_set in replica_sets[:1]:
-        rejected = await rejection(replica_set)
-        if rejected is not None:
-            step.because.append(rejected)
-    step.because += await unready_pod_steps(
-        [pod for replica_set in replica_sets if _size(replica_set) for pod in await replica_set.owned("pods")]
-    )
+    step.because = await _reasons(view, replica_sets)
     await add_last_change(view, step, rolls=updated < desired or total > updated)
     progress = view.condition("Progressing")
     if progress.get("reason") == "ProgressDeadlineExceeded":
         step.table.append(f"progressDeadlineSeconds {spec.get('progressDeadlineSeconds')}: {progress.get('message')}")
         return Finding("not progressing", (step,))
     return Finding("rolling out", (step,))
+
+
+async def _pods_of(replica_sets: Sequence[View]) -> list[View]:
+    return [pod for replica_set in replica_sets for pod in await replica_set.owned("pods")]
+
+
+async def _reasons(view: View, replica_sets: Sequence[View]) -> list[Step]:
+    """Why pods are rejected, not ready, or not removed. That pods of an earlier template fail because of it does not
+    matter while those of the current one are not ready."""
+    steps: list[Step] = []
+    for replica_set in replica_sets[:1]:
+        rejected = await rejection(replica_set)
+        if rejected is not None:
+            steps.append(rejected)
+    current = await _pods_of(replica_sets[:1])
+    earlier = await _pods_of([replica_set for replica_set in replica_sets[1:] if _size(replica_set)])
+    if steps or any(map(is_unready, current)):
+        earlier = [pod for pod in earlier if not await _fails_by_template(pod)]
+    steps += await unready_pod_steps([*current, *earlier])
+    if (view.spec.get("strategy") or {}).get("type") == "Recreate":
+        # The ReplicaSet of the new template is created after the end of these pods.
+        steps += await remaining_pod_steps(await _pods_of(replica_sets))
+    return steps
+
+
+async def _fails_by_template(pod: View) -> bool:
+    return any(failure.in_spec for failure in failures(pod.now or {})) and not await was_ready(pod)
 
 
 async def _paused(view: View) -> Step:
@@ -66,15 +91,43 @@ def bounds_line(spec: dict[str, Any], desired: int) -> str:
         return "strategy Recreate: all pods of the old template have to be gone before new ones are created"
     rolling = strategy.get("rollingUpdate") or {}
     surge, unavailable = rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%")
-    max_surge, max_unavailable = _scaled_value(surge, desired, up=True), _scaled_value(unavailable, desired, up=False)
-    if not max_surge and not max_unavailable:
-        max_unavailable = 1  # as upstream's ResolveFenceposts
+    max_surge, max_unavailable = _bounds(spec, desired)
     bounds = (
         f"maxSurge {surge}{_computed(surge, desired, max_surge)}",
         f"maxUnavailable {unavailable}{_computed(unavailable, desired, max_unavailable)}",
     )
     at_least = max(0, desired - max_unavailable)
     return f"{', '.join(bounds)}: at most {desired + max_surge} pods, at least {at_least} available"
+
+
+def _kept_lines(spec: dict[str, Any], desired: int, replica_sets: Sequence[View]) -> list[str]:
+    """Why pods of earlier templates are not removed although they are not available: as many others have to be (v1.36
+    ``pkg/controller/deployment/rolling.go``, ``reconcileOldReplicaSets``)."""
+    if (spec.get("strategy") or {}).get("type") == "Recreate" or not replica_sets:
+        return []
+    current, *earlier = replica_sets
+    kept = sum(int(replica_set.spec.get("replicas") or 0) for replica_set in earlier)
+    kept_available = sum(int(replica_set.status.get("availableReplicas") or 0) for replica_set in earlier)
+    size = int(current.spec.get("replicas") or 0)
+    unavailable = size - min(size, int(current.status.get("availableReplicas") or 0))
+    _surge, max_unavailable = _bounds(spec, desired)
+    at_least = max(0, desired - max_unavailable)
+    if kept <= kept_available or size + kept - unavailable - at_least > 0:
+        return []
+    stay = f"{pluralize(kept, 'pod')} of earlier templates {'stays' if kept == 1 else 'stay'}"
+    are = "is" if unavailable == 1 else "are"
+    return [
+        f"{stay}: of {size + kept} pods, {unavailable} of the current template {are} not available, and at least "
+        f"{at_least} have to be"
+    ]
+
+
+def _bounds(spec: dict[str, Any], desired: int) -> tuple[int, int]:
+    """maxSurge and maxUnavailable as numbers of pods."""
+    rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
+    surge = _scaled_value(rolling.get("maxSurge", "25%"), desired, up=True)
+    unavailable = _scaled_value(rolling.get("maxUnavailable", "25%"), desired, up=False)
+    return surge, unavailable if surge or unavailable else 1  # as upstream's ResolveFenceposts
 
 
 def _scaled_value(value: Any, desired: int, *, up: bool) -> int:

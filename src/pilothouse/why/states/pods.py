@@ -6,6 +6,7 @@ from typing import Any
 from pilothouse.why.changes import summary
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.containers import Failure, container_lines, failures
+from pilothouse.why.states.unreachable_nodes import eviction_lines
 from pilothouse.why.steps import FAULT, STATE, UNREADABLE, Step
 from pilothouse.why.view import Finding, View
 
@@ -136,7 +137,8 @@ async def _node_step(view: View) -> Step | None:
     if node.condition("Ready").get("status") == "True":
         return None
     finding = await node.finding()
-    return view.step(f"is on node {name}, which is not ready", because=list(finding.steps))
+    because = list(finding.steps)
+    return view.step(f"is on node {name}, which is not ready", table=eviction_lines(view, node), because=because)
 
 
 async def _unreadable_node_step(view: View, node: View) -> Step | None:

@@ -1,14 +1,18 @@
 """ReplicaSets and ReplicationControllers with too few or unready pods."""
 
+from pilothouse.machinery.times import TimeError, add_seconds, parse_time
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.steps import STATE, Step, pluralize
+from pilothouse.why.states.unreachable_nodes import node_without_kubelet
+from pilothouse.why.steps import DELETED_PODS_REMAIN, STATE, Step, pluralize
 from pilothouse.why.view import Finding, View, controller_of
 
 _MAX_REASONS = 2
 _MAX_EXPLAINED = 5
 """Pods with the same reason that are explained one by one."""
 _MAX_PODS = 200
+_MAX_REMOVAL_SECONDS = 10
+"""How long after its grace period a pod may still be there before it counts as not removed."""
 
 
 async def short_of_pods(view: View) -> Finding | None:
@@ -17,7 +21,7 @@ async def short_of_pods(view: View) -> Finding | None:
     current, ready = int(view.status.get("replicas") or 0), int(view.status.get("readyReplicas") or 0)
     rejected = await rejection(view) if current < desired else None
     if ready >= desired and current >= desired:
-        return None
+        return await remaining_pods(await view.owned("pods"))
     step = view.step(f"should have {pluralize(desired, 'pod')}, has {current}, of which {ready} are ready")
     if rejected is not None:
         step.because.append(rejected)
@@ -43,6 +47,29 @@ async def unready_pod_steps(pods: list[View]) -> list[Step]:
     for group in list(groups.values())[:_MAX_REASONS]:
         steps += await _steps_by_root(group)
     return steps
+
+
+async def remaining_pod_steps(pods: list[View]) -> list[Step]:
+    """Steps for deleted pods that are not removed: of nodes that are not ready, with finalizers, or past their grace
+    period. One for each root cause."""
+    remaining = [pod for pod in pods if pod.metadata.get("deletionTimestamp")][:_MAX_PODS]
+    return await _steps_by_root([pod for pod in remaining if await _remains(pod)])
+
+
+async def remaining_pods(pods: list[View]) -> Finding | None:
+    """The state of a workload that is as desired, but for deleted pods that are not removed."""
+    steps = await remaining_pod_steps(pods)
+    return Finding(DELETED_PODS_REMAIN, tuple(steps)) if steps else None
+
+
+async def _remains(pod: View) -> bool:
+    if await node_without_kubelet(pod) is not None:
+        return True
+    try:
+        deadline = parse_time(str(pod.metadata.get("deletionTimestamp")))
+    except TimeError:
+        return False
+    return pod.time > add_seconds(deadline, _MAX_REMOVAL_SECONDS)
 
 
 async def _steps_by_root(pods: list[View]) -> list[Step]:

@@ -2,6 +2,7 @@
 
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.states.finalizers import DEFINITION_CLEANUP, finalizer_step
+from pilothouse.why.states.unreachable_nodes import node_without_kubelet, removal_lines
 from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View, is_finished
 
@@ -38,14 +39,12 @@ async def finalizer_steps(view: View) -> list[Step]:
 
 async def _without_kubelet(view: View) -> Step | None:
     """A terminating pod on a node that is not ready."""
-    name = view.spec.get("nodeName") if view.reference.resource == "pods" else ""
-    if not name:
-        return None
-    node = await view.read("nodes", name, namespace="")
-    if node.is_unreadable or node.condition("Ready").get("status") == "True":
+    node = await node_without_kubelet(view) if view.reference.resource == "pods" else None
+    if node is None:
         return None
     because = list((await node.finding()).steps)
-    return view.step(f"is there until the kubelet of its node {name} has ended it, which is not ready", because=because)
+    text = f"remains until the kubelet of {node.reference.name}, which is not ready, reports its end"
+    return view.step(text, table=removal_lines(view, node), because=because)
 
 
 async def dependents(view: View, finalizers: list[str]) -> list[Step]:
