@@ -207,3 +207,17 @@ async def test_since_when_a_finalizer_is_set(cluster: Cluster) -> None:
     assert "is held by the finalizer example.com/release-channel" in explained
     assert "conversion webhook failed" in explained
     assert "has it since" not in explained, explained
+
+
+async def test_compacted_history_of_another_resource(cluster: Cluster) -> None:
+    """The server keeps less history of Leases, of which each node writes one every ten seconds."""
+    await cluster.create(_pod())
+    await asyncio.sleep(10)
+    pod = await cluster.user.get(PODS, "one", "default")
+    transport = Interceptor(cluster.user.transport, cluster.plane.plane.env)
+    transport.add(Rule(fail(410, "Expired", "too old"), resource="leases", verb="list"))
+    client = Client(transport, cluster.plane.plane.env)
+    evidence = ServerEvidence(client, await client.discover(), at=int(pod.metadata.resource_version))
+    node = pod.spec.node_name
+    assert await evidence.get(Reference("leases.coordination.k8s.io", "kube-node-lease", node)) is None
+    assert await evidence.get(Reference("pods", "default", "one")) is not None

@@ -190,7 +190,8 @@ class ServerEvidence:
         self._unreadable: set[Reference] = set()
         self._events: dict[str, Sequence[Event]] = {}
         self._has_origins = True
-        self._compacted_up_to = 0
+        self._compacted_up_to: dict[str, int] = {}
+        """By resource: the server may keep less history of those that change often, such as Leases."""
         self._unavailable_from = 2**63
 
     def resource_of(self, api_version: str, kind: str) -> str:
@@ -316,7 +317,8 @@ class ServerEvidence:
 
     async def _fetch_object(self, reference: Reference, revision: int) -> Document | None:
         resource = self._resources.get(reference.resource)
-        if resource is None or not self._compacted_up_to < revision < self._unavailable_from:
+        oldest = self._compacted_up_to.get(reference.resource, 0)
+        if resource is None or not oldest < revision < self._unavailable_from:
             return None
         try:
             result = await self._client.list(
@@ -327,7 +329,7 @@ class ServerEvidence:
                 resource_version_match="Exact",
             )
         except Gone:
-            self._compacted_up_to = revision
+            self._compacted_up_to[reference.resource] = revision
             self.unseen["states older than the API server's history"] = None
             return None
         except ApiError as error:
@@ -385,6 +387,8 @@ class ServerEvidence:
             )
         except Gone:
             self.unseen["states older than the API server's history"] = None
+            if revision == self._at:
+                self._unreadable.add(Reference(resource, namespace, ""))
             return []
         except ApiError as error:
             self.unseen[f"{resource}: {error}"] = None
