@@ -19,7 +19,7 @@ COMMANDS = {
     "generate": "print the manifests of an operator",
     "get": "print objects, also as they were at an earlier time",
     "history": "print the changes of an object, also of a deleted one",
-    "why": "explain the state of an object, or why it was deleted",
+    "why": "explain what is not ready, or why an object is in its state or was deleted",
     "snapshot": "save a cluster into a file, and restore it",
     "record": "record a cluster: everything in it, and every change",
     "replay": "serve a recorded cluster, with its changes",

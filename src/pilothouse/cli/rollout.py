@@ -26,6 +26,7 @@ CONTROLLER_OF = {
 
 EXISTS = "exists"
 """The progress of an object that need not become ready."""
+DELETED = "is being deleted"
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ def progress_of(document: dict[str, Any]) -> Progress:
     meta, spec, status = document.get("metadata", {}), document.get("spec") or {}, document.get("status") or {}
     kind = document.get("kind", "")
     if meta.get("deletionTimestamp"):
-        return Progress("is being deleted", False)
+        return Progress(DELETED, False)
     if kind in {"ReplicaSet", "ReplicationController", "Deployment", "StatefulSet"}:
         return _observed(meta, status) or _past_deadline(status) or _replicas(spec, status)
     if kind == "DaemonSet":

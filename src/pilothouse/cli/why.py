@@ -51,15 +51,19 @@ if TYPE_CHECKING:
 
 with lazy_imports():
     from pilothouse.apiserver import resources
+    from pilothouse.cli import not_ready
     from pilothouse.why import logs
 
 USAGE = """Explains the state of an object: deleted, pending, not ready, terminating, created. It follows the causing
 changes back to the root cause, a write or a fault.
 
+Without an object: what is not ready in a namespace, or in the cluster with -A, and the root causes.
+
 With kube-apiserver the changes are read from logs: --decision-log of pilothouse's programs, and --audit-log.
 
 Usage:
   {program} TYPE/NAME [flags]
+  {program} [-n NAMESPACE | -A] [flags]
 """
 
 
@@ -74,6 +78,7 @@ def flag_set(program: str) -> FlagSet:
     flags.add(
         "why",
         namespace_flag("the object"),
+        Flag("all-namespaces", BOOL, False, "What is not ready in all namespaces, and without one", shorthand="A"),
         Flag("output", STRING, "text", "Output format: text or json", shorthand="o"),
         Flag(
             "at",
@@ -125,8 +130,43 @@ def flag_set(program: str) -> FlagSet:
 
 def run(program: str, args: Sequence[str]) -> int:
     """Print the explanation."""
-    parsed = parse_for_object(flag_set(program), program, args)
-    return parsed if isinstance(parsed, int) else serve(program, _run(parsed), v=parsed["v"], waits=True)
+    parsed = parse_for_object(flag_set(program), program, args, optional=True)
+    if isinstance(parsed, int):
+        return parsed
+    complaint = ""
+    if parsed.arguments and parsed["all-namespaces"]:
+        complaint = "--all-namespaces is for what is not ready, without TYPE/NAME"
+    elif not parsed.arguments and parsed["logs-only"]:
+        complaint = "--logs-only needs TYPE/NAME: logs do not say what is not ready"
+    if complaint:
+        print(f'Error: {complaint}\nSee "{program} --help" for usage.', file=sys.stderr)
+        return 2
+    return serve(program, _run(parsed) if parsed.arguments else _run_for_all(parsed), v=parsed["v"], waits=True)
+
+
+async def _run_for_all(parsed: Parsed) -> int:
+    """Explain what is not ready."""
+    async with _connection(parsed) as (client, info, own):
+        namespace = "" if parsed["all-namespaces"] else own
+        try:
+            discovery = await client.discover()
+            revision, time = await _at(parsed, client)
+            async with _evidence(parsed, client, discovery, revision) as evidence:
+                resources = discovery.preferred_resources()
+                result = await not_ready.overview(evidence, resources, namespace, time=time or Env().now())
+                no_namespace = await _is_missing(evidence, namespace)
+        except ApiError as error:
+            raise UserError(str(error)) from error
+    if result is None:
+        raise UserError("; ".join(evidence.unseen))
+    if no_namespace:
+        print(escaped(f"There is no namespace {namespace} in {info.title}."), file=sys.stderr)
+        return 1
+    if parsed["output"] == "json":
+        _print_json(result)
+    else:
+        _print_lines(not_ready.overview_lines(result))
+    return 0
 
 
 async def _run(parsed: Parsed) -> int:
@@ -182,10 +222,18 @@ async def _connection(parsed: Parsed) -> "AsyncIterator[CommandConnection]":
 
 def _print(parsed: Parsed, explanation: Explanation) -> None:
     if parsed["output"] == "json":
-        print(escaped_json(msgspec.json.format(msgspec.json.encode(explanation), indent=2).decode()))
+        _print_json(explanation)
     else:
-        lines = map(escaped, text_lines(explanation))
-        print("\n".join(map(_shortened, lines) if sys.stdout.isatty() else lines))
+        _print_lines(text_lines(explanation))
+
+
+def _print_json(result: "Explanation | not_ready.Overview") -> None:
+    print(escaped_json(msgspec.json.format(msgspec.json.encode(result), indent=2).decode()))
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    safe = map(escaped, lines)
+    print("\n".join(map(_shortened, safe) if sys.stdout.isatty() else safe))
 
 
 def _shortened(line: str) -> str:

@@ -68,7 +68,7 @@ class Explainer:
         self._namespaces: dict[str, CurrentEvents] = {}
 
     def reread(self) -> None:
-        """Read anew what the next explanations need."""
+        """Forget what was read: the next explanation reads it again."""
         self._namespaces.clear()
 
     async def warnings(self, kind: str, name: str, namespace: str, uid: str = "") -> list[str]:

@@ -155,7 +155,7 @@ def text_lines(explanation: Explanation) -> list[str]:
     if any(step.because for step in explanation.steps):
         lines += ["", "Root cause:" if len(explanation.root_causes) == 1 else "Root causes:"]
         for cause in explanation.root_causes:
-            lines += [f"  {line}" for line in _cause_lines(cause)]
+            lines += [f"  {line}" for line in cause_lines(cause)]
     else:
         lines += [f"   {hint}" for root in explanation.roots() for hint in root.hints]
     if explanation.unseen:
@@ -163,7 +163,7 @@ def text_lines(explanation: Explanation) -> list[str]:
     return plain_times(lines)
 
 
-def _cause_lines(cause: Step) -> Iterator[str]:
+def cause_lines(cause: Step) -> Iterator[str]:
     """A root cause: what holds the object up, the beginning of its table, and the changes that led to it."""
     yield _headline(cause)
     if not cause.is_change:

@@ -1,0 +1,213 @@
+"""``pilothouse why`` without an object: what is not ready in a namespace or in the cluster, and the root causes.
+
+Not ready is what ``load`` would wait for (``rollout``), as far as no owner explains it: a Deployment stands for its
+ReplicaSets and pods.
+"""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from pilothouse.cli import rollout
+from pilothouse.cli.rollout import Progress
+from pilothouse.machinery.api_resources import Resource
+from pilothouse.machinery.times import TimeError, parse_time
+from pilothouse.why import UNREMARKABLE, Evidence, Explanation, Reference, explain
+from pilothouse.why.steps import Step, cause_lines, plain_times, pluralize
+from pilothouse.why.view import controller_of
+
+MAX_EXPLAINED = 10
+_MAX_NAMED = 10
+_SKIPPED = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
+"""Kinds with many objects, of which none is ever waited for."""
+_FIRST = ("nodes", "namespaces", "persistentvolumes", "persistentvolumeclaims")
+"""What others wait for is explained first, and custom resources and workloads before single pods."""
+_LAST = ("pods",)
+_ENDED = ("Succeeded", "Failed")
+
+
+class NotReady(msgspec.Struct, frozen=True):
+    """An object that is not ready: the progress, as ``load`` prints it, and the explanation."""
+
+    progress: str
+    explanation: Explanation
+
+
+class Overview(msgspec.Struct, frozen=True, rename="camel"):
+    """What is not ready. ``namespace`` is empty for the whole cluster."""
+
+    namespace: str
+    not_ready: list[NotReady] = []
+    """The first ones, with those first that are root causes themselves."""
+    not_explained: list[str] = []
+    """The names of the others."""
+    unseen: list[str] = []
+    """What could not be read, and why."""
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    resource: str
+    document: dict[str, Any]
+    progress: Progress
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        metadata: dict[str, Any] = self.document["metadata"]
+        return metadata
+
+    @property
+    def reference(self) -> Reference:
+        return Reference(self.resource, self.metadata.get("namespace") or "", self.metadata["name"])
+
+
+async def overview(
+    evidence: Evidence, resources: Sequence[Resource], namespace: str, *, time: datetime.datetime
+) -> Overview | None:
+    """Explain what is not ready in a namespace; with an empty one, in the cluster. None if nothing could be read. Reads
+    that failed are listed in ``unseen``."""
+    candidates: list[_Candidate] = []
+    owners: dict[str, str] = {}
+    readable = False
+    for resource in resources:
+        if resource.supports("list", "watch") and resource.group_resource not in _SKIPPED:
+            if namespace and not resource.namespaced:
+                continue
+            documents = await evidence.objects(resource.group_resource, namespace)
+            readable |= not evidence.is_unreadable(Reference(resource.group_resource, namespace, ""))
+            for document in documents:
+                owners[document["metadata"].get("uid", "")] = str(controller_of(document).get("uid") or "")
+                progress = rollout.progress_of({**document, "kind": resource.kind})
+                if not progress.done and not _is_expected(document, resource.kind, progress, time):
+                    candidates.append(_Candidate(resource.group_resource, document, progress))
+    if namespace and (terminating := await _terminating_namespace(evidence, namespace)) is not None:
+        candidates.append(terminating)
+    shown = sorted(_without_dependents(candidates, owners), key=_rank)
+    explained = [await _explained(evidence, candidate, time) for candidate in shown[:MAX_EXPLAINED]]
+    if not readable:
+        return None
+    return Overview(
+        namespace,
+        sorted(explained, key=lambda one: not _is_own_cause(one.explanation)),
+        [_title(evidence, candidate.reference, namespace) for candidate in shown[MAX_EXPLAINED:]],
+        list(evidence.unseen),
+    )
+
+
+async def _explained(evidence: Evidence, candidate: _Candidate, time: datetime.datetime) -> NotReady:
+    explanation = await explain(evidence, candidate.reference, time=time)
+    explanation.unseen = []  # it is that of all explanations
+    return NotReady(candidate.progress.text, explanation)
+
+
+async def _terminating_namespace(evidence: Evidence, namespace: str) -> _Candidate | None:
+    document = await evidence.get(Reference("namespaces", "", namespace))
+    if document is None:
+        return None
+    progress = rollout.progress_of({**document, "kind": "Namespace"})
+    return None if progress.done else _Candidate("namespaces", document, progress)
+
+
+def _is_expected(document: dict[str, Any], kind: str, progress: Progress, time: datetime.datetime) -> bool:
+    """Whether an object with a controller is as this has it: a pod that has ended, a Job of a CronJob that runs, or an
+    object that is deleted and within its grace period."""
+    if not controller_of(document):
+        return False
+    if deletion := document["metadata"].get("deletionTimestamp"):
+        try:
+            return time <= parse_time(deletion)
+        except TimeError:
+            return False
+    if kind == "Job":
+        return not progress.failed
+    return kind == "Pod" and (document.get("status") or {}).get("phase") in _ENDED
+
+
+def _without_dependents(candidates: Sequence[_Candidate], owners: dict[str, str]) -> Iterator[_Candidate]:
+    """Those of which no owner is not ready, too."""
+    uids = {str(candidate.metadata.get("uid") or "") for candidate in candidates}
+    for candidate in candidates:
+        owner = owners.get(str(candidate.metadata.get("uid") or ""), "")
+        seen = set[str]()
+        while owner and owner not in uids and owner not in seen:
+            seen.add(owner)
+            owner = owners.get(owner, "")
+        if owner not in uids:
+            yield candidate
+
+
+def _rank(candidate: _Candidate) -> tuple[int, str, str, str]:
+    reference = candidate.reference
+    if reference.resource in _FIRST:
+        kind = _FIRST.index(reference.resource)
+    else:
+        kind = len(_FIRST) + (reference.resource in _LAST)
+    return kind, reference.namespace, reference.resource, reference.name
+
+
+def _is_own_cause(explanation: Explanation) -> bool:
+    return any(_is_about(cause, explanation) for cause in explanation.root_causes)
+
+
+def _is_about(cause: Step, explanation: Explanation) -> bool:
+    return (cause.object, cause.namespace) == (explanation.object, explanation.namespace)
+
+
+def _title(evidence: Evidence, reference: Reference, namespace: str) -> str:
+    title = f"{evidence.kind_of(reference.resource)}/{reference.name}"
+    return _scoped(title, reference.namespace, namespace)
+
+
+def _scoped(title: str, of: str, namespace: str) -> str:
+    """The title of an object, with its namespace unless that is the only one."""
+    return f"{title} in namespace {of}" if of and not namespace else title
+
+
+def overview_lines(result: Overview) -> list[str]:
+    """A block for each object: its state, and its root causes, each of them once."""
+    scope = f"in namespace {result.namespace}" if result.namespace else "in the cluster"
+    lines = []
+    number = len(result.not_ready) + len(result.not_explained)
+    if number:
+        lines.append(f"{pluralize(number, 'object')} {'is' if number == 1 else 'are'} not ready {scope}:")
+    else:
+        others = "; -A is for all namespaces" if result.namespace else ""
+        lines.append(f"Everything {'that could be read ' if result.unseen else ''}{scope} is ready{others}.")
+    named: dict[str, str] = {}
+    for one in result.not_ready:
+        title = _scoped(one.explanation.object, one.explanation.namespace, result.namespace)
+        lines += ["", f"{title}: {_state(one)}", *(f"  {line}" for line in _block(one.explanation, title, named))]
+    if result.not_explained:
+        more, names = len(result.not_explained), ", ".join(result.not_explained[:_MAX_NAMED])
+        others = f" and {more - _MAX_NAMED} others" if more > _MAX_NAMED else ""
+        lines += ["", f"{more} more, not explained here: {names}{others}"]
+    if result.not_ready:
+        first = result.not_ready[0].explanation
+        within = f" -n {first.namespace}" if first.namespace else ""
+        lines += ["", f"More about one of them: pilothouse why {first.object}{within}"]
+    if result.unseen:
+        lines += ["", "Not seen:", *(f"  {unseen}" for unseen in result.unseen)]
+    return plain_times(lines)
+
+
+def _block(explanation: Explanation, title: str, named: dict[str, str]) -> Iterator[str]:
+    """The root causes of an object. Those of an object above are only referred to, and then the changes of this one,
+    such as its creation, do not matter. ``named``: the objects by the root causes that they had first."""
+    causes = explanation.root_causes
+    shared = dict.fromkeys(named[cause.text] for cause in causes if cause.text in named)
+    if shared:
+        yield f"the same root cause as {', '.join(shared)}"
+    for cause in causes:
+        if cause.text not in named and not (shared and cause.is_change):
+            named[cause.text] = title
+            yield from cause_lines(cause)
+
+
+def _state(one: NotReady) -> str:
+    """State and progress. An object that makes progress, such as a Job that runs, only has a progress."""
+    state = one.explanation.state
+    if state in UNREMARKABLE:
+        return one.progress
+    is_repeated = one.progress.lower() == state or one.progress == rollout.DELETED
+    return state if is_repeated else f"{state} ({one.progress})"
