@@ -9,6 +9,7 @@ from pilothouse.cli.rollout import Progress, progress_of
 
 def replica_set(wanted: int = 3, /, **status: Any) -> dict[str, Any]:
     return {
+        "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {"generation": 2},
         "spec": {"replicas": wanted},
@@ -22,7 +23,12 @@ def deployment(reason: str, **status: Any) -> dict[str, Any]:
 
 
 def job(condition: str) -> dict[str, Any]:
-    return {"kind": "Job", "metadata": {}, "status": {"conditions": [{"type": condition, "status": "True"}]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {},
+        "status": {"conditions": [{"type": condition, "status": "True"}]},
+    }
 
 
 @cases(
@@ -51,15 +57,15 @@ def job(condition: str) -> dict[str, Any]:
         ),
         "zero replicas": (replica_set(0), Progress("0 of 0 ready", True)),
         "a running pod that is not ready": (
-            {"kind": "Pod", "metadata": {}, "status": {"phase": "Running", "conditions": []}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "status": {"phase": "Running", "conditions": []}},
             Progress("Running", False),
         ),
         "a pod that succeeded": (
-            {"kind": "Pod", "metadata": {}, "status": {"phase": "Succeeded"}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "status": {"phase": "Succeeded"}},
             Progress("Succeeded", True),
         ),
         "a pod that ended with an error": (
-            {"kind": "Pod", "metadata": {}, "status": {"phase": "Failed"}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "status": {"phase": "Failed"}},
             Progress("Failed", False, failed=True),
         ),
         "a job that is complete": (job("Complete"), Progress("complete", True)),
@@ -81,6 +87,18 @@ def job(condition: str) -> dict[str, Any]:
         "custom resources are waited for by their Ready condition": (
             {"kind": "Widget", "metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}},
             Progress("not Ready", False),
+        ),
+        "a custom resource of the same kind in another group": (
+            {**job("Failed"), "apiVersion": "batch.example.com/v1"},
+            Progress("exists", True),
+        ),
+        "a custom resource whose status is a text": (
+            {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {}, "status": "Ready"},
+            Progress("exists", True),
+        ),
+        "a custom resource whose conditions are texts": (
+            {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {}, "status": {"conditions": ["Ready"]}},
+            Progress("exists", True),
         ),
         "terminating object": (
             {"kind": "ConfigMap", "metadata": {"deletionTimestamp": "x"}},

@@ -78,8 +78,8 @@ async def overview(
             readable |= not evidence.is_unreadable(Reference(resource.group_resource, namespace, ""))
             for document in documents:
                 owners[document["metadata"].get("uid", "")] = str(controller_of(document).get("uid") or "")
-                progress = rollout.progress_of({**document, "kind": resource.kind})
-                if not progress.done and not _is_expected(document, resource.kind, progress, time):
+                progress = rollout.progress_of({**document, "apiVersion": resource.api_version, "kind": resource.kind})
+                if not progress.done and not _is_expected(document, resource.group_resource, progress, time):
                     candidates.append(_Candidate(resource.group_resource, document, progress))
     if namespace and (terminating := await _terminating_namespace(evidence, namespace)) is not None:
         candidates.append(terminating)
@@ -105,11 +105,11 @@ async def _terminating_namespace(evidence: Evidence, namespace: str) -> _Candida
     document = await evidence.get(Reference("namespaces", "", namespace))
     if document is None:
         return None
-    progress = rollout.progress_of({**document, "kind": "Namespace"})
+    progress = rollout.progress_of({**document, "apiVersion": "v1", "kind": "Namespace"})
     return None if progress.done else _Candidate("namespaces", document, progress)
 
 
-def _is_expected(document: dict[str, Any], kind: str, progress: Progress, time: datetime.datetime) -> bool:
+def _is_expected(document: dict[str, Any], resource: str, progress: Progress, time: datetime.datetime) -> bool:
     """Whether an object with a controller is as this has it: a pod that has ended, a Job of a CronJob that runs, or an
     object that is deleted and within its grace period."""
     if not controller_of(document):
@@ -119,9 +119,9 @@ def _is_expected(document: dict[str, Any], kind: str, progress: Progress, time: 
             return time <= parse_time(deletion)
         except TimeError:
             return False
-    if kind == "Job":
+    if resource == "jobs.batch":
         return not progress.failed
-    return kind == "Pod" and (document.get("status") or {}).get("phase") in _ENDED
+    return resource == "pods" and (document.get("status") or {}).get("phase") in _ENDED
 
 
 def _without_dependents(candidates: Sequence[_Candidate], owners: dict[str, str]) -> Iterator[_Candidate]:

@@ -10,6 +10,19 @@ import msgspec
 
 _GATES = ("Ready", "Available", "Established")
 
+_GROUP_OF = {
+    "DaemonSet": "apps",
+    "Deployment": "apps",
+    "Job": "batch",
+    "Namespace": "",
+    "PersistentVolumeClaim": "",
+    "Pod": "",
+    "ReplicaSet": "apps",
+    "ReplicationController": "",
+    "StatefulSet": "apps",
+}
+"""The kinds with rules of their own. A custom resource may have the same kind in another group."""
+
 CONTROLLER_OF = {
     "CronJob": "cronjob-controller",
     "DaemonSet": "daemonset-controller",
@@ -39,10 +52,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 def progress_of(document: dict[str, Any]) -> Progress:
     """The progress of an object, as the API server returned it."""
-    meta, spec, status = document.get("metadata", {}), document.get("spec") or {}, document.get("status") or {}
-    kind = document.get("kind", "")
+    meta, kind = document.get("metadata", {}), document.get("kind", "")
     if meta.get("deletionTimestamp"):
         return Progress(DELETED, False)
+    if kind not in _GROUP_OF or document.get("apiVersion", "").rpartition("/")[0] != _GROUP_OF[kind]:
+        return _conditions(document)
+    spec, status = document.get("spec") or {}, document.get("status") or {}
     if kind in {"ReplicaSet", "ReplicationController", "Deployment", "StatefulSet"}:
         return _observed(meta, status) or _past_deadline(status) or _replicas(spec, status)
     if kind == "DaemonSet":
@@ -53,10 +68,16 @@ def progress_of(document: dict[str, Any]) -> Progress:
         return _job(spec, status)
     if kind == "Pod":
         return _pod(status)
-    if kind in {"Namespace", "PersistentVolumeClaim"}:
-        phase = status.get("phase", "")
-        return Progress(phase or "is pending", phase in {"Active", "Bound"})
-    unmet = [c["type"] for c in status.get("conditions") or () if c.get("type") in _GATES and c.get("status") != "True"]
+    phase = status.get("phase", "")
+    return Progress(phase or "is pending", phase in {"Active", "Bound"})
+
+
+def _conditions(document: dict[str, Any]) -> Progress:
+    """The progress of an object of any other kind. In custom resources the status may have any type."""
+    status = document.get("status")
+    entries = status.get("conditions") if isinstance(status, dict) else None
+    conditions = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    unmet = [entry["type"] for entry in conditions if entry.get("type") in _GATES and entry.get("status") != "True"]
     return Progress(f"not {', '.join(unmet)}" if unmet else EXISTS, not unmet)
 
 
