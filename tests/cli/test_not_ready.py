@@ -173,6 +173,20 @@ async def test_a_pod_within_its_grace_period(cluster: Cluster) -> None:
     assert names(await of_namespace(cluster)) == []
 
 
+async def test_a_pod_within_its_grace_period_on_a_silent_node(cluster: Cluster) -> None:
+    """It will not end, whatever its grace period is."""
+    await cluster.deployment(replicas=1)
+    (name,) = await cluster.pods()
+    node = (await cluster.user.get(PODS, name, "default")).spec.node_name
+    await cluster.patch(NODES, node, {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}, "")
+    await asyncio.sleep(60)
+    await cluster.user.delete(PODS, name, "default")
+    await asyncio.sleep(5)
+    lines = overview_lines(await of_namespace(cluster))
+    assert lines[2] == f"pod/{name}: terminating"
+    assert lines[-1] == f"More about it: pilothouse why pod/{name} -n default"
+
+
 async def test_a_namespace_that_is_being_deleted(cluster: Cluster) -> None:
     await cluster.user.create(NAMESPACES, {"metadata": {"name": "other"}})
     held = {"metadata": {"name": "held", "finalizers": ["example.com/x"]}}

@@ -16,7 +16,7 @@ from pilothouse.machinery.api_resources import Resource
 from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why import UNREMARKABLE, Evidence, Explanation, Reference, explain
 from pilothouse.why.steps import Step, cause_lines, plain_times, pluralize
-from pilothouse.why.view import controller_of
+from pilothouse.why.view import condition, controller_of
 
 MAX_EXPLAINED = 10
 _MAX_NAMED = 10
@@ -67,25 +67,16 @@ async def overview(
 ) -> Overview | None:
     """Explain what is not ready in a namespace; with an empty one, in the cluster. None if nothing could be read. Reads
     that failed are listed in ``unseen``."""
-    candidates: list[_Candidate] = []
-    owners: dict[str, str] = {}
-    readable = False
+    search = _Search(evidence, time)
     for resource in resources:
-        if resource.supports("list", "watch") and resource.group_resource not in _SKIPPED:
-            if namespace and not resource.namespaced:
-                continue
-            documents = await evidence.objects(resource.group_resource, namespace)
-            readable |= not evidence.is_unreadable(Reference(resource.group_resource, namespace, ""))
-            for document in documents:
-                owners[document["metadata"].get("uid", "")] = str(controller_of(document).get("uid") or "")
-                progress = rollout.progress_of({**document, "apiVersion": resource.api_version, "kind": resource.kind})
-                if not progress.done and not _is_expected(document, resource.group_resource, progress, time):
-                    candidates.append(_Candidate(resource.group_resource, document, progress))
+        is_examined = resource.supports("list", "watch") and resource.group_resource not in _SKIPPED
+        if is_examined and (resource.namespaced or not namespace):
+            await search.examine(resource, namespace)
     if namespace and (terminating := await _terminating_namespace(evidence, namespace)) is not None:
-        candidates.append(terminating)
-    shown = sorted(_without_dependents(candidates, owners), key=_rank)
+        search.candidates.append(terminating)
+    shown = sorted(_without_dependents(search.candidates, search.owners), key=_rank)
     explained = [await _explained(evidence, candidate, time) for candidate in shown[:MAX_EXPLAINED]]
-    if not readable:
+    if not search.has_read:
         return None
     return Overview(
         namespace,
@@ -93,6 +84,55 @@ async def overview(
         [_title(evidence, candidate.reference, namespace) for candidate in shown[MAX_EXPLAINED:]],
         list(evidence.unseen),
     )
+
+
+class _Search:
+    """Collects the objects that are not ready."""
+
+    def __init__(self, evidence: Evidence, time: datetime.datetime) -> None:
+        self._evidence = evidence
+        self._time = time
+        self.candidates: list[_Candidate] = []
+        self.owners: dict[str, str] = {}
+        """The uid of the controller of each object."""
+        self.has_read = False
+        """Whether any list could be read."""
+
+    async def examine(self, resource: Resource, namespace: str) -> None:
+        """Examine the objects of a resource."""
+        name, kind = resource.group_resource, {"apiVersion": resource.api_version, "kind": resource.kind}
+        documents = await self._evidence.objects(name, namespace)
+        self.has_read |= not self._evidence.is_unreadable(Reference(name, namespace, ""))
+        for document in documents:
+            self.owners[document["metadata"].get("uid", "")] = str(controller_of(document).get("uid") or "")
+            progress = rollout.progress_of({**document, **kind})
+            if not progress.done:
+                candidate = _Candidate(name, document, progress)
+                if not controller_of(document) or not await self._is_expected(candidate):
+                    self.candidates.append(candidate)
+
+    async def _is_expected(self, candidate: _Candidate) -> bool:
+        """Whether an object is as its controller has it: a pod that has ended, a Job of a CronJob that runs, or an
+        object that is deleted and within its grace period."""
+        if candidate.metadata.get("deletionTimestamp"):
+            return await self._is_within_grace(candidate)
+        if candidate.resource == "jobs.batch":
+            return not candidate.progress.failed
+        phase = (candidate.document.get("status") or {}).get("phase") if candidate.resource == "pods" else ""
+        return phase in _ENDED
+
+    async def _is_within_grace(self, candidate: _Candidate) -> bool:
+        """Whether the grace period is not over. For a pod it does not count if its node does not answer."""
+        try:
+            if self._time > parse_time(candidate.metadata["deletionTimestamp"]):
+                return False
+        except TimeError:
+            return False
+        if candidate.resource != "pods":
+            return True
+        node = Reference("nodes", "", str((candidate.document.get("spec") or {}).get("nodeName") or ""))
+        is_ready = condition(await self._evidence.get(node), "Ready").get("status") == "True"
+        return is_ready or self._evidence.is_unreadable(node)
 
 
 async def _explained(evidence: Evidence, candidate: _Candidate, time: datetime.datetime) -> NotReady:
@@ -107,21 +147,6 @@ async def _terminating_namespace(evidence: Evidence, namespace: str) -> _Candida
         return None
     progress = rollout.progress_of({**document, "apiVersion": "v1", "kind": "Namespace"})
     return None if progress.done else _Candidate("namespaces", document, progress)
-
-
-def _is_expected(document: dict[str, Any], resource: str, progress: Progress, time: datetime.datetime) -> bool:
-    """Whether an object with a controller is as this has it: a pod that has ended, a Job of a CronJob that runs, or an
-    object that is deleted and within its grace period."""
-    if not controller_of(document):
-        return False
-    if deletion := document["metadata"].get("deletionTimestamp"):
-        try:
-            return time <= parse_time(deletion)
-        except TimeError:
-            return False
-    if resource == "jobs.batch":
-        return not progress.failed
-    return resource == "pods" and (document.get("status") or {}).get("phase") in _ENDED
 
 
 def _without_dependents(candidates: Sequence[_Candidate], owners: dict[str, str]) -> Iterator[_Candidate]:
@@ -185,7 +210,7 @@ def overview_lines(result: Overview) -> list[str]:
     if result.not_ready:
         first = result.not_ready[0].explanation
         within = f" -n {first.namespace}" if first.namespace else ""
-        lines += ["", f"More about one of them: pilothouse why {first.object}{within}"]
+        lines += ["", f"More about {'it' if number == 1 else 'one of them'}: pilothouse why {first.object}{within}"]
     if result.unseen:
         lines += ["", "Not seen:", *(f"  {unseen}" for unseen in result.unseen)]
     return plain_times(lines)
