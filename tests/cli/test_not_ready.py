@@ -139,11 +139,14 @@ async def test_a_failed_job_of_a_cron_job(cluster: Cluster) -> None:
     assert (one.progress, one.explanation.state) == ("failed", "failed")
 
 
-async def test_a_running_job_makes_progress(cluster: Cluster) -> None:
+async def test_a_running_job_makes_progress_and_is_last(cluster: Cluster) -> None:
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "long"}, "spec": job(["sleep", "3600"])}
     await cluster.create(manifest)
+    await cluster.create(deployment("web", image="web:does-not-exist"))
     await asyncio.sleep(20)
-    assert overview_lines(await of_namespace(cluster))[2] == "job/long: 0 of 1 succeeded"
+    result = await of_namespace(cluster)
+    assert names(result) == ["deployment/web", "job/long"]
+    assert "job/long: 0 of 1 succeeded" in overview_lines(result)
 
 
 async def test_deleted_pods_of_a_silent_node(cluster: Cluster) -> None:

@@ -80,7 +80,7 @@ async def overview(
         return None
     return Overview(
         namespace,
-        sorted(explained, key=lambda one: not _is_own_cause(one.explanation)),
+        sorted(explained, key=lambda one: _importance(one.explanation)),
         [_title(evidence, candidate.reference, namespace) for candidate in shown[MAX_EXPLAINED:]],
         list(evidence.unseen),
     )
@@ -171,6 +171,11 @@ def _rank(candidate: _Candidate) -> tuple[int, str, str, str]:
     return kind, reference.namespace, reference.resource, reference.name
 
 
+def _importance(explanation: Explanation) -> tuple[bool, bool]:
+    """Root causes first, and objects that make progress last, such as a Job that runs."""
+    return explanation.state in UNREMARKABLE, not _is_own_cause(explanation)
+
+
 def _is_own_cause(explanation: Explanation) -> bool:
     return any(_is_about(cause, explanation) for cause in explanation.root_causes)
 
@@ -230,7 +235,7 @@ def _block(explanation: Explanation, title: str, named: dict[str, str]) -> Itera
 
 
 def _state(one: NotReady) -> str:
-    """State and progress. An object that makes progress, such as a Job that runs, only has a progress."""
+    """State and progress. An object that makes progress only has that."""
     state = one.explanation.state
     if state in UNREMARKABLE:
         return one.progress
