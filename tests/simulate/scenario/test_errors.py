@@ -9,7 +9,7 @@ from tests.tables import cases
 @cases(
     "name, actual, hint",
     {
-        "a boolean": ("n", "true or false", ": YAML reads n, no and off, y, yes and on as false and true"),
+        "a boolean": ("n", "true or false", ": YAML reads n, no and off as false, and y, yes and on as true"),
         "a whole number": ("1", "a whole number", ""),
         "a number": ("1.5", "a number", ""),
     },

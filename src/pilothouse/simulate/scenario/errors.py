@@ -26,7 +26,7 @@ _WORDS = {
 }
 
 _QUOTE = {
-    ("text", bool): "; write it in quotes: YAML reads n, no and off, y, yes and on as false and true",
+    ("text", bool): "; write it in quotes: YAML reads n, no and off as false, and y, yes and on as true",
     ("text", int): "; write it in quotes",
     ("text", float): "; write it in quotes",
 }
