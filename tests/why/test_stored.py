@@ -9,6 +9,7 @@ from tests.why.cluster import Cluster, deployment
 from pilothouse.api.core import CONFIG_MAPS, SECRETS
 from pilothouse.apiserver import resources
 from pilothouse.why import STORED
+from pilothouse.why.states.registry import CHECKS
 from pilothouse.why.states.stored import WITHOUT_STATUS
 
 
@@ -75,6 +76,7 @@ async def test_pods_that_use_a_secret_or_an_account(cluster: Cluster) -> None:
 def test_kinds_without_status(resource: str) -> None:
     gates = ("GenericWorkload",)
     served = {info.group_resource: info for info in resources.ResourceTable(gates)}
+    assert resource not in CHECKS
     if resource in served:
         assert "status" not in served[resource].subresources
     else:

@@ -20,11 +20,11 @@ WITHOUT_STATUS = frozenset(
         "leasecandidates.coordination.k8s.io",
         "leases.coordination.k8s.io",
         "limitranges",
-        "mutatingadmissionpolicies.admissionregistration.k8s.io",
         "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
         "networkpolicies.networking.k8s.io",
         "resourceslices.resource.k8s.io",
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "workloads.scheduling.k8s.io",
     }
 )
 """Built-in kinds with a spec that no controller reports on. Those without a spec have no status either."""
