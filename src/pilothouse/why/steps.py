@@ -122,7 +122,7 @@ class Explanation(msgspec.Struct, kw_only=True, omit_defaults=True, rename="came
         unique: dict[tuple[str, str], Step] = {}
         for step in self.steps:
             for root in step.roots():
-                unique.setdefault((root.text, root.resource_version), root)
+                unique.setdefault(_key(root), root)
         return list(unique.values())
 
 
