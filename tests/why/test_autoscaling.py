@@ -167,12 +167,12 @@ def test_a_metric_that_is_not_the_decisive_one() -> None:
         "3.00; metrics of 4 of 6 pods count, 2 have none (on node-2) and count as 0: ratio 2.00, times 6 pods makes "
         "12, tolerance 0.1 down and 0.1 up: 6 replicas become 12; minReplicas 6, maxReplicas 30"
     )
-    metrics = [
+    metrics: list[dict[str, Any]] = [
         {"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 50}}},
         {"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": {"averageValue": "10"}}},
         {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"value": "10"}}},
     ]
-    current = [
+    current: list[dict[str, Any]] = [
         {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 150}}},
         {"type": "Pods", "pods": {"metric": {"name": "requests"}, "current": {"averageValue": "20"}}},
         {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"value": "12"}}},
@@ -184,3 +184,7 @@ def test_a_metric_that_is_not_the_decisive_one() -> None:
         "count as 0",
         "queue: 12 with the target 10: 1.20, times 6 replicas makes at most 8",
     ]
+    for entry in (metrics[0], current[0]):
+        entry["resource"]["name"] = "memory"
+    (line, *_others) = metric_lines({"metrics": metrics}, {"currentMetrics": current}, 6, decision)
+    assert "have none" not in line, "the decision is about another metric with the same value"

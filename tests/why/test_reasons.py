@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from tests.why.cluster import NAMESPACE, Cluster, roots, text, texts
 
 from pilothouse.api.apps import DEPLOYMENTS, STATEFUL_SETS
@@ -149,24 +150,27 @@ async def test_creation_is_no_cause_once_the_statefulset_was_ready(cluster: Clus
     assert "db-0 has to be ready before the pod after it" in text(explanation)
 
 
-async def test_pod_of_a_statefulset_is_replaced_while_it_is_scaled_up(cluster: Cluster) -> None:
+@pytest.mark.parametrize("lowest", [0, 7])
+async def test_pod_of_a_statefulset_is_replaced_while_it_is_scaled_up(cluster: Cluster, lowest: int) -> None:
     """The scaling, which is not complete, is the cause of the new ordinals alone."""
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [container("100m")]}}
-    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "db"}}, "template": template}
+    spec: dict[str, Any] = {"replicas": 2, "selector": {"matchLabels": {"app": "db"}}, "template": template}
+    spec["ordinals"] = {"start": lowest}
     await cluster.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec})
     await asyncio.sleep(30)
+    replaced, added = f"db-{lowest + 1}", f"db-{lowest + 2}"
     await cluster.create(
         {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}}
     )
     await asyncio.sleep(10)
     await cluster.patch(STATEFUL_SETS, "db", {"spec": {"replicas": 5}})
     await asyncio.sleep(60)
-    await cluster.user.delete(PODS, "db-1", NAMESPACE)
+    await cluster.user.delete(PODS, replaced, NAMESPACE)
     await asyncio.sleep(10)
-    assert roots(await cluster.why("pods", "db-1")) == [
-        f"pod/db-1 was marked for deletion with 30 seconds of grace, by {ADMIN}"
+    assert roots(await cluster.why("pods", replaced)) == [
+        f"pod/{replaced} was marked for deletion with 30 seconds of grace, by {ADMIN}"
     ]
-    assert roots(await cluster.why("pods", "db-2")) == [f"statefulset/db changed: spec.replicas: 2 -> 5, by {ADMIN}"]
+    assert roots(await cluster.why("pods", added)) == [f"statefulset/db changed: spec.replicas: 2 -> 5, by {ADMIN}"]
 
 
 async def test_a_statefulset_with_one_pod_of_the_new_revision(cluster: Cluster) -> None:

@@ -67,6 +67,21 @@ async def test_webhook_whose_service_does_not_exist(cluster: Cluster) -> None:
     assert "which does not have the port 443, but 8443: matching requests are rejected" in step.text
 
 
+async def test_webhook_whose_service_has_no_possible_name(cluster: Cluster) -> None:
+    """The API server checks only that there is one."""
+    webhook = {
+        "name": "check.example.com",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"service": {"namespace": "../default", "name": "a/b"}},
+        "rules": [{"apiGroups": ["x.example.com"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}],
+    }
+    await cluster.create(_object(_ADMISSION, "ValidatingWebhookConfiguration", "checks", webhooks=[webhook]))
+    (step,) = (await cluster.why("validatingwebhookconfigurations.admissionregistration.k8s.io", "checks", "")).steps
+    assert "refers to service/a/b of namespace ../default for the webhook" in step.text
+    assert "which does not exist" in step.text
+
+
 async def test_ingress(cluster: Cluster) -> None:
     backend = {"service": {"name": "web", "port": {"number": 81}}}
     spec = {"ingressClassName": "front", "defaultBackend": backend}

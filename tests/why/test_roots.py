@@ -86,14 +86,27 @@ async def test_quota_that_would_not_reject_any_more(cluster: Cluster, deleted: b
     if deleted:
         await cluster.plane.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/resourcequotas/q")
     else:
-        await cluster.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"pods": "9"}}})
+        await cluster.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"pods": "3"}}})
     await asyncio.sleep(1)
     explanation = await cluster.why("deployments.apps", "web")
     (root,) = explanation.roots()
-    state = "is gone" if deleted else "has room now (2 of 9 pods used)"
+    state = "is gone" if deleted else "has room now (2 of 3 pods used)"
     assert root.text.startswith("replicaset/web-"), text(explanation)
     assert root.text.endswith(f" tries again after a delay: resourcequota/q {state}")
-    assert ("was deleted" if deleted else 'changed: spec.hard.pods: "2" -> "9"') in root.table[2]
+    assert ("was deleted" if deleted else 'changed: spec.hard.pods: "2" -> "3"') in root.table[2]
+
+
+async def test_pods_of_the_rejected_workload_itself_are_no_cause(cluster: Cluster) -> None:
+    """Its last pod was created in the second since which pods count as new."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}}
+    await cluster.create(quota)
+    await cluster.deployment(replicas=2)
+    await cluster.deployment("other", replicas=1)
+    await cluster.scale("web", 3)
+    (other,) = [name for name in await cluster.pods() if name.startswith("other-")]
+    (rejected,) = (await cluster.why("deployments.apps", "web")).steps[0].because[0].because
+    assert [step.object for step in rejected.because] == [f"pod/{other}"], rejected
+    assert [line.partition(",")[0] for line in rejected.table] == ["deployment/other: 1 pod", "deployment/web: 2 pods"]
 
 
 async def test_scale_is_the_cause_after_the_quota_is_raised(cluster: Cluster) -> None:

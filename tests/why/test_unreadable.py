@@ -44,6 +44,15 @@ async def test_the_node_of_a_pod_whose_probe_fails(cluster: Cluster) -> None:
     assert "gone" not in text(explanation)
 
 
+async def test_the_node_of_a_pod_with_a_readiness_gate(cluster: Cluster) -> None:
+    pod = _pod()
+    pod["spec"]["readinessGates"] = [{"conditionType": "example.com/in"}]
+    await cluster.create(pod)
+    await asyncio.sleep(10)
+    (step,) = (await _developer(cluster, "nodes").why("pods", "one")).steps
+    assert step.text.startswith("pod/one runs, but waits for its readiness gates")
+
+
 async def test_the_node_of_a_pod_that_is_not_ready(cluster: Cluster) -> None:
     await cluster.create(_pod())
     await asyncio.sleep(10)

@@ -97,6 +97,15 @@ async def test_reserved_volume_and_claim_of_one_volume(cluster: Cluster) -> None
         "pending",
         "asks for the volume disk (spec.volumeName), which does not fit: Available, for default/never",
     )
+    await cluster.create(_volume("spare", claimRef={"namespace": "default", "name": "named"}))
+    await cluster.create(_volume("small", claimRef={"namespace": "default", "name": "large"}))
+    await cluster.create(_claim("large", resources={"requests": {"storage": "2Gi"}}))
+    await asyncio.sleep(20)
+    assert (await _first(cluster, "persistentvolumes", "spare"))[1] == (
+        "is reserved by spec.claimRef for persistentvolumeclaim/named of namespace default, which has the volume nosuch"
+    )
+    (step,) = (await cluster.why("persistentvolumeclaims", "large")).steps
+    assert "small: it has 1Gi, and 2Gi are asked for" in step.table
 
 
 async def test_attachment(cluster: Cluster) -> None:

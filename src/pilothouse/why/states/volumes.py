@@ -39,7 +39,7 @@ async def _available(view: View) -> Step:
     if claim.now is None:
         return view.step(f"{text}, which does not exist", root=STATE, because=because)
     if other := claim.spec.get("volumeName"):
-        return view.step(f"{text}, which is bound to the volume {other}", root=STATE, because=because)
+        return view.step(f"{text}, which has the volume {other}", root=STATE, because=because)
     return view.step(text, root=STATE, because=list((await claim.finding()).steps) or because)
 
 
