@@ -1,15 +1,19 @@
 """The time to ready of pods is one measure: budgets, the lines of the command, its JSON and reports have the same."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from pilothouse.sim import Simulation
 from pilothouse.simulate.outputs.text import run_lines
 from pilothouse.simulate.recording import Recording, Workload
 from pilothouse.simulate.report import html
 from pilothouse.simulate.result import Result
 from pilothouse.simulate.run import run
 from pilothouse.simulate.scenario import load
+from pilothouse.simulate.unavailable import UnavailablePods
 
 _OUTAGE = """
 apiVersion: simulate.pilothouse.io/v1alpha1
@@ -201,3 +205,14 @@ def test_an_unavailable_pod_that_was_never_ready_was_not_marked_as_not_ready(tmp
     (budget,) = run(load(str(path)), 0).budgets
     assert budget.moments[-1].at == 350.0
     assert budget.moments[-1].pods[4].reason == "its node is not ready (created at 5m10s by replicaset-controller)"
+
+
+def test_a_deleted_pod_with_a_replacement_is_not_missing() -> None:
+    store, env = SimpleNamespace(get=lambda _key: None), SimpleNamespace(monotonic=lambda: 3.0)
+    simulation = cast("Simulation", SimpleNamespace(store=store, env=env))
+    pods = UnavailablePods()
+    pods.not_ready("/pods/default/old", 1.0, None, was_ready=True, is_deleted=True)
+    pods.removed("/pods/default/old", b'{"spec": {"nodeName": "a-0"}}')
+    pods.not_ready("/pods/default/new", 2.0, None, was_ready=False, is_deleted=False)
+    assert [pod.pod for pod in pods.moment(simulation, 0.0, 1).pods] == ["default/new"]
+    assert [pod.pod for pod in pods.moment(simulation, 0.0, 2).pods] == ["default/new", "default/old"]

@@ -783,6 +783,13 @@ def test_pods_of_cronjobs_that_have_just_begun_are_not_named(tmp_path: Path) -> 
     assert f"(-o json has all), with seed 0: {pod} (in 2 of 2 runs)" in lines
 
 
+def test_pods_of_cronjobs_that_wait_for_longer_are_named(tmp_path: Path) -> None:
+    job = _EVERY_MINUTE_A_JOB.replace('image: "tick:1"', 'image: "tick:1", resources: {requests: {cpu: "900"}}')
+    spec = WEB.replace("{time: 5m}", "{time: 271s}").replace("\n  ready:", f"{job}  ready:")
+    names = [pod.rpartition("-")[0] for pod in result(tmp_path, spec).never_ready]
+    assert names == [f"default/tick-2945376{minute}" for minute in range(1, 5)], "the fifth has just begun"
+
+
 def test_applying_some_fields_patches_an_existing_object(tmp_path: Path) -> None:
     """As ``kubectl apply`` does, although the fields alone are no valid object."""
     scale = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME}, spec: {replicas: 5}}"

@@ -10,7 +10,8 @@ import copy
 from typing import Any
 
 Defaults = dict[str, Any]
-"""The parts of a structural schema that have defaults, or of which a part has some."""
+"""The parts of a structural schema that have defaults, or of which a part has some. ``properties`` and
+``additionalProperties`` exclude each other."""
 
 _DEFAULT = "default"
 
@@ -30,12 +31,11 @@ def defaults_of(schema: dict[str, Any]) -> Defaults:
 def has_defaults(value: Any, defaults: Defaults) -> bool:
     """Whether a value has all fields to which the API server would give a default."""
     if isinstance(value, dict):
-        properties = defaults.get("properties", {})
-        for name, below in properties.items():
+        for name, below in defaults.get("properties", {}).items():
             if (_DEFAULT in below) if name not in value else not has_defaults(value[name], below):
                 return False
         below = defaults.get("additionalProperties")
-        return not below or all(has_defaults(item, below) for name, item in value.items() if name not in properties)
+        return not below or all(has_defaults(item, below) for item in value.values())
     if isinstance(value, list) and "items" in defaults:
         return all(has_defaults(item, defaults["items"]) for item in value)
     return True
@@ -44,15 +44,13 @@ def has_defaults(value: Any, defaults: Defaults) -> bool:
 def add_defaults(value: Any, defaults: Defaults) -> None:
     """Add the missing ones, top down, in place, as the API server does."""
     if isinstance(value, dict):
-        properties = defaults.get("properties", {})
-        for name, below in properties.items():
+        for name, below in defaults.get("properties", {}).items():
             if name not in value and _DEFAULT in below:
                 value[name] = copy.deepcopy(below[_DEFAULT])
             add_defaults(value.get(name), below)
         if below := defaults.get("additionalProperties"):
-            for name, item in value.items():
-                if name not in properties:
-                    add_defaults(item, below)
+            for item in value.values():
+                add_defaults(item, below)
     elif isinstance(value, list) and "items" in defaults:
         for item in value:
             add_defaults(item, defaults["items"])
