@@ -50,6 +50,14 @@ def change_by(origin: Origin) -> ObjectChange:
             Origin(user="kubernetes-admin", command="kubectl drain", cause=Cause("kube-apiserver", "", "charged")),
             "kubernetes-admin with kubectl drain",
         ),
+        "annotation on the request of a user who is no component": (
+            Origin(user="jane", command="kubectl drain", cause=Cause("kube-apiserver", "", "charged")),
+            "jane with kubectl drain",
+        ),
+        "a cause that a user sent": (
+            Origin(user="jane", user_agent="bot/1", cause=Cause("replicaset-controller", "default/web", "create")),
+            "jane with bot, who claims to be replicaset-controller",
+        ),
         "write of the API server": (
             Origin(user="system:apiserver", cause=Cause("kube-apiserver", "", "expired")),
             "kube-apiserver",

@@ -14,11 +14,13 @@ _SERVER_USER = "system:apiserver"
 
 def component_cause(change: ObjectChange) -> Cause | None:
     """The cause of a write by a component. None if the API server added the cause to another user's request."""
-    cause, origin = change.cause, change.origin
-    is_annotation = (
-        cause is not None and cause.component == _SERVER and origin is not None and origin.user != _SERVER_USER
-    )
-    return None if is_annotation else cause
+    origin = change.origin
+    return None if origin is not None and _is_annotation(change.cause, origin) else change.cause
+
+
+def _is_annotation(cause: Cause | None, origin: Origin) -> bool:
+    """Whether the API server added the cause to another user's request: which budget an eviction is charged to."""
+    return cause is not None and cause.component == _SERVER and origin.user != _SERVER_USER
 
 
 def actor(change: ObjectChange) -> str:
@@ -30,7 +32,7 @@ def actor(change: ObjectChange) -> str:
     if cause is not None:
         program = origin.user_agent.partition(" ")[0] if change.inferred else ""
         return _component(cause.component, origin.user) + (f" ({program})" if program else "")
-    claimed = origin.cause if change.cause is None else None
+    claimed = origin.cause if change.cause is None and not _is_annotation(origin.cause, origin) else None
     claims = f", who claims to be {claimed.component}" if claimed is not None else ""
     tool = _tool(origin)
     return (" with ".join(part for part in (origin.shown_user, tool) if part)) + claims
