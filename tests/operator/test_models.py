@@ -213,7 +213,8 @@ def test_generated_code_is_deterministic_and_formatted(tmp_path: Path) -> None:
 def test_generated_code_is_typed(tmp_path: Path) -> None:
     two = definition(version("v1", storage=True), version("v1beta1", spec=SPEC | {"required": []}))
     (tmp_path / "gates.py").write_text(models([two]))
-    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n")
+    # Errors of pilothouse's own modules are not reported, as those of any installed package.
+    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-pilothouse.*]\nfollow_imports = silent\n")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--config-file=mypy.ini", "--cache-dir=cache", "gates.py"],
         cwd=tmp_path,
