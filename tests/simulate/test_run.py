@@ -887,3 +887,49 @@ def test_a_key_without_its_namespace(tmp_path: Path) -> None:
 def test_writes_are_the_same_in_all_places(tmp_path: Path) -> None:
     run_result = result(tmp_path, _CLAIMING)
     assert run_result.writes == run_result.measures["writes"]
+
+
+EVERY_MINUTE = """
+  - apiVersion: batch/v1
+    kind: CronJob
+    metadata: {name: backup}
+    spec:
+      schedule: "* * * * *"
+      jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: backup, image: "backup:1"}]}}}}
+  ready: 30s
+"""
+NOT_SCALED = """
+  timeline: [{name: growth, at: 1m, scale: {deployment: web, replicas: 5}}]
+  until: {time: 20m}
+  expect:
+    eventually:
+    - {name: larger, after: growth, within: 5m, cel: "objects.deployments['default/web'].spec.replicas == 6&MORE"}
+"""
+
+
+@pytest.mark.parametrize("until", ["{time: 20m}", "{quiet: 6m, time: 20m}"])
+def test_the_log_of_a_failure_leaves_out_repeated_work(tmp_path: Path, until: str) -> None:
+    web = WEB.partition("  ready:")[0].replace('"web:1"', '"web:1", resources: {requests: {cpu: "20"}}')
+    spec = web + EVERY_MINUTE + NOT_SCALED.replace("{time: 20m}", until).replace("&MORE", "")
+    run_result = result(tmp_path, spec)
+    assert run_result.failure is not None
+    assert run_result.failure.kind == "eventually"
+    assert "ACTION scale deployments/web" in run_result.log
+    assert "backup" not in run_result.log
+    assert "MODIFIED /events/" not in run_result.log
+    assert run_result.log_omits_scheduled
+    shrunk = ShrunkFailure(
+        job=Job(number=0, seed=0), failure=run_result.failure, result=run_result, parts=(), of=0, runs=0
+    )
+    title = "  the end of the log without the work of CronJobs, in seconds since"
+    assert any(
+        line.startswith(title) for line in failure_lines(shrunk, Replay(program="pilothouse simulate", path="s.yaml"))
+    )
+
+
+@pytest.mark.parametrize("more", ["objects.jobs.size() > 100", "objects.cronjobs['default/backup'].spec.suspend"])
+def test_the_log_of_a_failure_about_cron_jobs_has_their_work(tmp_path: Path, more: str) -> None:
+    spec = WEB.partition("  ready:")[0] + EVERY_MINUTE + NOT_SCALED.replace("&MORE", f" || {more}")
+    run_result = result(tmp_path, spec)
+    assert "ADDED batch/jobs/default/backup-" in run_result.log
+    assert not run_result.log_omits_scheduled

@@ -111,13 +111,11 @@ class Connection:
         try:
             response = await self.interceptor.request(request)
         except (ConnectionError, TimeoutError) as error:
-            self._wire.log.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {error}")
+            self._record(request, str(error))
             raise
         self._wire.check()
         if response.status >= 300 or request.method != "GET":
-            self._wire.log.record(
-                f"{self._wire.name} {_controller(request)}: {describe(request)} -> {_shown(response)}"
-            )
+            self._record(request, _shown(response))
         return response
 
     async def open(self, request: wire.Request) -> wire.Stream:
@@ -126,12 +124,15 @@ class Connection:
         stream = await self.interceptor.open(request)
         self._wire.check()
         if stream.status != 200:
-            self._wire.log.record(f"{self._wire.name} {_controller(request)}: {describe(request)} -> {stream.status}")
+            self._record(request, str(stream.status))
         return stream
 
     async def close(self) -> None:
         """Close the wrapped transport."""
         await self.interceptor.close()
+
+    def _record(self, request: wire.Request, outcome: str) -> None:
+        self._wire.log.record_request(self._wire.name, _controller(request), request, outcome)
 
 
 class Route:

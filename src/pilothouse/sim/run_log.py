@@ -9,10 +9,12 @@ import hashlib
 import re
 from collections import Counter, deque
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
-from pilothouse.client.request_info import RequestInfo
+from pilothouse.api.wire import Request
+from pilothouse.client.request_info import RequestInfo, describe
 from pilothouse.env import Env
 from pilothouse.storage import Change
 
@@ -28,6 +30,7 @@ _WRITES_PER_OBJECT = 10
 
 _HEARTBEAT = re.compile(rb'"(?:lastHeartbeatTime|resourceVersion|time)":"[^"]*"')
 """The fields of a Node that a kubelet's heartbeat changes."""
+_EVENTS = "/events/"
 _DIFFERENCES = {"ADDED": 1, "MODIFIED": 0, "DELETED": -1}
 
 
@@ -49,6 +52,18 @@ CURRENT: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("current
 """The current request. Commits in memory happen within it, which gives each commit its origin."""
 
 
+class ScheduledWork(Protocol):
+    """Recognizes work that is repeated on a schedule, and may fill the last lines of a log."""
+
+    def includes(self, change: Change) -> bool:
+        """Whether a write is part of it."""
+        ...
+
+    def includes_request(self, call: RequestInfo, body: bytes) -> bool:
+        """Whether a request concerns an object of it."""
+        ...
+
+
 class RunLog:
     """The log of one run."""
 
@@ -58,6 +73,8 @@ class RunLog:
         self._base_limit = MAX_WRITES_PER_INSTANT + _WRITES_PER_NODE * nodes
         self._objects = 0
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._other_lines: deque[str] = deque(maxlen=MAX_LINES)
+        """The last lines that are not about repeated work."""
         self._events: deque[tuple[int, str]] = deque(maxlen=MAX_EVENTS)
         """With their numbers among all lines."""
         self._count = 0
@@ -70,6 +87,8 @@ class RunLog:
         """The number of committed changes."""
         self.written_by: Counter[str] = Counter()
         """Committed changes by program and resource, as ``manager pods``."""
+        self.scheduled: ScheduledWork | None = None
+        """Recognizes scheduled work, which is repeated work. So are Events that are counted up."""
         self.on_request: list[Callable[[Origin], None]] = []
         """Called with each request that reaches a server, for a watch when it is opened. Observers must not change
         anything."""
@@ -79,13 +98,22 @@ class RunLog:
         for observe in self.on_request:
             observe(origin)
 
-    def record(self, line: str) -> None:
-        """Append a line to the log."""
+    def record(self, line: str, *, is_repeated: bool = False) -> None:
+        """Append a line to the log. ``is_repeated``: it is about repeated work."""
         timed = f"{self._env.monotonic():10.3f}  {line}"
         self._lines.append(timed)
+        if not is_repeated:
+            self._other_lines.append(timed)
         self._count += 1
         for read in self._readers:
             read(timed)
+
+    def record_request(self, program: str, controller: str, request: Request, outcome: str) -> None:
+        """Append a line about a request of a program, with its outcome."""
+        call, scheduled = describe(request), self.scheduled
+        is_repeated = scheduled is not None and scheduled.includes_request(call, request.body)
+        is_repeated = is_repeated or (call.resource == "events" and call.verb == "patch")
+        self.record(f"{program} {controller}: {call} -> {outcome}", is_repeated=is_repeated)
 
     def record_event(self, line: str) -> None:
         """Append a line about a fault or a process: ``excerpt`` has it, however old it is."""
@@ -117,20 +145,25 @@ class RunLog:
             f"{self._env.monotonic()!r} {change.revision} {change.type} {change.key} {origin}\n".encode()
         )
         self._digest.update(change.value)
-        expired = origin is None and change.type == "DELETED" and change.key.startswith("/events/")
+        expired = origin is None and change.type == "DELETED" and change.key.startswith(_EVENTS)
         # What every API server creates when it starts would fill the log of a short run.
         initial = origin is None and change.type == "ADDED" and not now
         if not (expired or initial) and "/leases/" not in change.key and not _is_heartbeat(change, origin):
-            self.record(f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]")
+            line = f"  {change.revision} {change.type} {change.key}  [{origin or 'server'}]"
+            self.record(line, is_repeated=self._is_repeated(change))
+
+    def _is_repeated(self, change: Change) -> bool:
+        is_scheduled = self.scheduled is not None and self.scheduled.includes(change)
+        return is_scheduled or (change.type == "MODIFIED" and change.key.startswith(_EVENTS))
 
     @property
     def digest(self) -> str:
         """A digest of all writes with their times and origins."""
         return self._digest.hexdigest()
 
-    def last(self, lines: int = 60) -> str:
-        """The last lines."""
-        return "\n".join(list(self._lines)[-lines:])
+    def last(self, lines: int = 60, *, repeated: bool = True) -> str:
+        """The last lines, with or without those about repeated work."""
+        return "\n".join(list(self._lines if repeated else self._other_lines)[-lines:])
 
     def excerpt(self, lines: int = 60) -> str:
         """The last lines, after those before them about faults and processes: a run may end long after its faults."""

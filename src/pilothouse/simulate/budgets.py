@@ -320,7 +320,7 @@ class Usage(Invariant):
             if missing > limit and number not in usage.exceeded_at:
                 assert self._simulation is not None, "the run has begun"
                 usage.exceeded_at[number] = self._now() - self._began
-                self._logs[usage.exceeded_at[number]] = self._simulation.log.last(LOG_LINES)
+                self._logs[usage.exceeded_at[number]] = self._simulation.log.last(LOG_LINES, repeated=False)
                 usage.why[number] = self._simulation.explained().strip()
             closest = usage.closest.get(number)
             if closest is None or (missing - limit, missing) > (closest[0] - closest[1], closest[0]):

@@ -31,7 +31,7 @@ from pilothouse.simulate.actions.nodes import Nodes
 from pilothouse.simulate.cluster import restored_manager, restored_options
 from pilothouse.simulate.scenario.actions import Drain
 from pilothouse.simulate.scenario.scalars import Duration, counted
-from pilothouse.simulate.scheduled_work import CRON_JOBS, JOBS, ScheduledWork
+from pilothouse.simulate.scheduled_work import CRON_JOBS, JOBS, ScheduledObjects, ScheduledWork
 from pilothouse.snapshots.restoring import Restored
 from pilothouse.storage import Change
 
@@ -133,7 +133,7 @@ def preview(
     previews: list[Preview] = []
 
     async def main(env: Env) -> None:
-        readiness, scheduled = Readiness(), ScheduledWork((CRON_JOBS, JOBS))
+        readiness, scheduled = Readiness(), ScheduledWork(ScheduledObjects((CRON_JOBS, JOBS)))
         options_of_manager = Options(controllers=_CONTROLLERS, leader_election=LeaderElection(enabled=False))
         manager = restored_manager(restored, options_of_manager)
         simulation_options = SimulationOptions(nodes=0, manager=manager, **restored_options(restored))

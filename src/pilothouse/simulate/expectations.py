@@ -124,6 +124,7 @@ class Expectations(Invariant):
         self._kept_at: dict[str, float] = {}
         """By path of an ``eventually`` or ``atEnd`` expectation: when it held, the latest of several times."""
         self._violated: dict[str, tuple[float, str]] = {}
+        self._failed_rule: CompiledRule | None = None
         self.notices: dict[str, None] = {}
         """Hints about expectations that are probably not as intended."""
         self._awaited = {rule.rule.after for rule in compiled.rules if isinstance(rule.rule, EventuallyRule)} - {""}
@@ -223,6 +224,15 @@ class Expectations(Invariant):
             elif rule.kind == "always" and not rule.expression.for_each and rule.path not in self._evaluated:
                 last = self._last.get(rule.path, Value(False))
                 self._fail(rule, f"it was never true or false{self._detail(rule, last)}")
+
+    def read_by_failed(self) -> list[tuple[str, frozenset[str] | None]]:
+        """The resources that the expectation that failed the run reads, by storage prefix, each with the keys, or None
+        for all objects."""
+        if self._failed_rule is None:
+            return []
+        expression = self._failed_rule.expression
+        resources = expression.reads.resources | ({expression.for_each: None} if expression.for_each else {})
+        return [(self._observed_objects.prefix_of(name), keys) for name, keys in resources.items()]
 
     def results(self) -> tuple[ExpectationResult, ...]:
         """The outcome of each expectation so far. For ``always`` and ``eventually`` only the first violation is
@@ -489,7 +499,7 @@ class Expectations(Invariant):
         self._violated.setdefault(rule.path, (self._now() - self._began, message))
         if self._failed:
             return
-        self._failed = True
+        self._failed, self._failed_rule = True, rule
         text = f"{rule.rule.message}: {message}" if rule.rule.message else message
         why = ""
         if change is not None:

@@ -113,6 +113,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The last lines of the log until the failure, if the run failed."""
     log_is_until_end: bool = True
     """Whether those are the last lines of the run: an exceeded budget is reported at the end of it."""
+    log_omits_scheduled: bool = False
+    """Whether the log leaves out the work of CronJobs, which the failure is not about."""
     recording: "Recording | None" = None
     """The recording, if requested."""
     notices: tuple[str, ...] = ()

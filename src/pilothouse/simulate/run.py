@@ -21,7 +21,7 @@ from pilothouse.simulate.expectations import Compiled, Expectations, compile_all
 from pilothouse.simulate.result import BudgetResult, Failure, Part, Result
 from pilothouse.simulate.scenario import Scenario, ScenarioError
 from pilothouse.simulate.scenario.scalars import counted, shown_seconds
-from pilothouse.simulate.scheduled_work import CRON_JOBS, ScheduledWork
+from pilothouse.simulate.scheduled_work import CRON_JOBS, EVENTS, ScheduledObjects, ScheduledWork
 from pilothouse.simulate.seeds import shown_parts
 from pilothouse.simulate.timeline import Timeline, entry_text, fault_text
 
@@ -148,7 +148,8 @@ class _Run:
         self._budgets: tuple[BudgetResult, ...] = ()
         self._measures: dict[str, float] = {}
         self._timeline: Timeline | None = None
-        self._scheduled = ScheduledWork((CRON_JOBS,)) if scenario.spec.until.quiet is not None else None
+        self._scheduled_objects = ScheduledObjects((CRON_JOBS,))
+        self._scheduled = ScheduledWork(self._scheduled_objects) if scenario.spec.until.quiet is not None else None
         self._rested = False
         self._unfinished: tuple[str, ...] = ()
         """Blocked entries of the timeline at the end of the run."""
@@ -190,8 +191,11 @@ class _Run:
             if (latency := cluster.latency(self._scenario)) is not None:
                 simulation.add_rule(latency)
             self._usage.begin(simulation)
+            simulation.log.scheduled = self._scheduled_objects
             if self._scheduled is not None:
                 self._scheduled.follow(simulation)
+            else:
+                self._scheduled_objects.follow(simulation)
             if self._record:
                 self._recorder = recording.Recorder(
                     simulation, name=self._scenario.name, seed=self._seed, times=self._usage.times
@@ -364,13 +368,13 @@ class _Run:
                 )
             )
             self._mark_late()
-        log = simulation.log
-        failure = self._failure
+        log, failure = simulation.log, self._failure
         log_until = self._usage.log_until(failure.at) if failure is not None and failure.kind == "budget" else ""
+        shows_repeated = failure is not None and not log_until and self._is_about_repeated(failure)
         return Result(
             scenario=self._scenario.name,
             seed=self._seed,
-            failure=self._failure,
+            failure=failure,
             # Those of the measures and budgets: while a run is ended, programs may write on.
             writes=round(self._measures.get("writes", log.writes)),
             digest=log.digest,
@@ -380,13 +384,21 @@ class _Run:
             expectations=self._expectations.results(),
             measures=self._measures,
             parts=self._parts,
-            log="" if self._failure is None else log_until or log.last(budgets.LOG_LINES),
+            log="" if failure is None else log_until or log.last(budgets.LOG_LINES, repeated=shows_repeated),
             log_is_until_end=not log_until,
+            log_omits_scheduled=failure is not None and not shows_repeated and self._scheduled_objects.exist,
             recording=self._recording,
             notices=tuple(self._notices()),
             never_ready=self._never_ready,
             deleted_unready=self._deleted_unready,
         )
+
+    def _is_about_repeated(self, failure: Failure) -> bool:
+        """Whether the work of CronJobs or repeated Events may be the reason of a failure."""
+        if failure.kind in ("always", "eventually", "atEnd"):
+            read = self._expectations.read_by_failed()
+            return any(prefix == EVENTS or self._scheduled_objects.includes_any(prefix, keys) for prefix, keys in read)
+        return failure.kind != "unsettled"  # which is about other writes
 
     def _notices(self) -> Iterator[str]:
         yield from self._expectations.notices

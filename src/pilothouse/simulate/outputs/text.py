@@ -142,7 +142,8 @@ def failure_lines(
     if shrunk.result.log and not brief and failure.kind != "action":  # whose message is complete
         until = f"log until {shown_seconds(round(reproduced.at, 1))}"
         title = "end of the log" if shrunk.result.log_is_until_end else until
-        yield f"  the {title}, in seconds since the creation of the cluster:"
+        omitted = " without the work of CronJobs" if shrunk.result.log_omits_scheduled else ""
+        yield f"  the {title}{omitted}, in seconds since the creation of the cluster:"
         yield from (f"    {line}" for line in shrunk.result.log.splitlines()[-_LOG_LINES:])
     if not shrunk.runs and shrunk.of and not brief:
         yield f"  actions and faults ({shrunk.of}):"
