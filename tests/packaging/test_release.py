@@ -144,6 +144,24 @@ def test_action_checks_the_version_of_python_first(version: str, message: str, t
     assert "actions/setup-python" in done.stdout
 
 
+def test_action_needs_linux_or_macos(tmp_path: Path) -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    (step,) = [step for step in action["runs"]["steps"] if step["name"] == "Install pilothouse"]
+    environment = {**os.environ, "PYTHON": "no-python", "RUNNER_TEMP": str(tmp_path), "RUNNER_OS": "Windows"}
+    done = subprocess.run([*BASH, step["run"]], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "::error::pilothouse needs a runner with Linux or macOS\n")
+
+
+def test_versions_of_actions_in_the_documentation_are_those_of_the_workflows() -> None:
+    used: dict[str, str] = {}
+    for name in ("ci.yml", "release.yml"):
+        text = (ROOT / ".github/workflows" / name).read_text("utf-8")
+        used.update(re.findall(r"uses: (actions/[\w-]+)@\w+ # (v\d+)", text))
+    shown = re.findall(r"uses: (actions/[\w-]+)@(v\d+)", (ROOT / "docs/ci.md").read_text("utf-8"))
+    assert shown
+    assert dict(shown) == {name: used[name] for name, _version in shown}
+
+
 def test_action_escapes_the_cluster_name(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
