@@ -209,7 +209,7 @@ def test_the_slider_shows_the_past(cluster: Cluster, tab: Tab) -> None:
     cluster.request("DELETE", "/api/v1/namespaces/default/pods/late")
     tab.wait("!document.querySelector('.homeless').textContent.includes('late')")
     show(tab, cluster, "search?q=pod+late", "Search: pod late")
-    tab.find(".summary", "0 objects of now with such a name, and 1 that is gone")
+    tab.find(".summary", "0 objects with such a name, and 1 that was deleted")
     tab.click(".found a", "late")
     tab.find("[role=alert]", "has been deleted")
 
@@ -227,6 +227,7 @@ def test_search_finds_objects_of_every_kind(cluster: Cluster, tab: Tab) -> None:
     tab.press("/")
     tab.write("secret login")
     tab.press("Enter")
+    tab.find(".summary", "1 object with such a name")
     tab.click(".found a", "login")
     tab.find("h1", "Secret login")
     tab.press("0")

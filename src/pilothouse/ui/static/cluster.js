@@ -1,6 +1,6 @@
 // The cluster as a picture: each node with a sign for each of its pods.
 
-import { clock, collator, countStates, fill, h, number, partsOf, POD_STATES, say, sign, spoken, STATES } from "./dom.js";
+import { clock, collator, counted, countStates, fill, h, number, partsOf, POD_STATES, say, sign, spoken, STATES } from "./dom.js";
 import { hrefOf } from "./route.js";
 
 const MAX_SIGNS = 120;
@@ -110,7 +110,7 @@ export class Cluster {
     cell.drawn = drawn;
     const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
     cell.link.setAttribute("aria-label",
-      `${name}: ${STATES[node.state]?.label ?? node.state}${notes ? `, ${notes}` : ""}, ${total} pods${total ? `: ${spoken(counts)}` : ""}`);
+      `${name}: ${STATES[node.state]?.label ?? node.state}${notes ? `, ${notes}` : ""}, ${counted(total, "pod")}${total ? `: ${spoken(counts)}` : ""}`);
     fill(cell.state, sign(node.state, { quiet: true }));
     fill(cell.note, lines.map((text) => h("span", { class: "line", text: breakable(text) })));
     fill(cell.signs, POD_STATES.filter((state) => counts[state]).map((state) =>
@@ -132,7 +132,7 @@ export class Cluster {
     this.homeless.hidden = !pods.length;
     if (!pods.length) return fill(this.homeless);
     fill(this.homeless,
-      h("h2", { id: "homeless-title", text: `${number.format(pods.length)} ${pods.length === 1 ? "pod" : "pods"} without a node` }),
+      h("h2", { id: "homeless-title", text: `${counted(pods.length, "pod")} without a node` }),
       lost ? h("p", { text: `${lost} of them are bound to a deleted node.` }) : null,
       h("ul", { class: "pods" }, pods.slice(0, MAX_LISTED).map((pod) =>
         h("li", {}, sign(pod.state), " ",
@@ -145,7 +145,7 @@ export class Cluster {
     const { nodes, pods } = this.world.shown;
     const counts = countStates(pods.values());
     const ready = [...nodes.values()].filter((node) => node.state === "ready").length;
-    say(this.summary, `${number.format(nodes.size)} nodes, ${number.format(ready)} ready; ${number.format(pods.size)} pods`);
+    say(this.summary, `${counted(nodes.size, "node")}, ${number.format(ready)} ready; ${counted(pods.size, "pod")}`);
     for (const [state, { button, count }] of this.buttons) {
       say(count, number.format(counts[state] ?? 0));
       button.classList.toggle("zero", !counts[state]);

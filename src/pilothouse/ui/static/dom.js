@@ -106,6 +106,11 @@ export function countStates(things) {
   return counts;
 }
 
+/** `1 pod`, `2 pods`. */
+export function counted(count, noun) {
+  return `${number.format(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 /** `9 ready, 1 failing`. */
 export function spoken(counts) {
   return POD_STATES.filter((state) => counts[state])

@@ -1,7 +1,7 @@
 // One object: its YAML, its events, its history as differences, and why it is as it is.
 
 import { drawBars, revisionsOf } from "./bars.js";
-import { clock, collator, duration, fill, h, kindOf, partsOf, say, sign, table } from "./dom.js";
+import { clock, collator, counted, duration, fill, h, kindOf, partsOf, say, sign, table } from "./dom.js";
 import { get } from "./net.js";
 import { eventCells } from "./programs.js";
 import { href, hrefOf, route } from "./route.js";
@@ -118,7 +118,7 @@ export class ObjectPage {
       fill(this.related, ownerTree(this.world, row));
     } else if (resource === "nodes") {
       const pods = model.podsOn(name).sort((a, b) => collator.compare(a.key, b.key));
-      fill(this.related, h("p", { class: "label", text: `${pods.length} pods on this node` }),
+      fill(this.related, h("p", { class: "label", text: `${counted(pods.length, "pod")} on this node` }),
         h("ul", { class: "owned" }, pods.slice(0, MAX_PODS).map((pod) => h("li", {}, podLabel(this.world, pod))),
           pods.length > MAX_PODS ? h("li", { text: `and ${pods.length - MAX_PODS} more` }) : null));
     } else if (row?.note) {

@@ -1,6 +1,6 @@
 // What the programs do: controllers with their queues, the scheduler with its decisions, and the newest events.
 
-import { brief, clock, collator, fill, h, number, partsOf, say, sign, table } from "./dom.js";
+import { brief, clock, collator, counted, fill, h, number, partsOf, say, sign, table } from "./dom.js";
 import { hrefOf } from "./route.js";
 
 const MAX_ROWS = 200;
@@ -114,7 +114,7 @@ export class Scheduler {
   #draw() {
     const model = this.world.shown;
     const pending = [...(model.podsByNode.get("")?.values() ?? [])].filter((pod) => pod.state === "pending");
-    say(this.summary, model.hasScheduler ? `${number.format(pending.length)} ${pending.length === 1 ? "pod waits" : "pods wait"} for a node` : "This process runs no scheduler.");
+    say(this.summary, model.hasScheduler ? `${counted(pending.length, "pod")} ${pending.length === 1 ? "waits" : "wait"} for a node` : "This process runs no scheduler.");
     const reasons = new Map();
     for (const pod of pending) {
       const reason = pod.note || "not tried yet";
@@ -136,7 +136,7 @@ export class Scheduler {
       h("td", { class: "text" }, each.node
         ? [sign("ready", { quiet: true }), " ", h("a", { href: hrefOf(`/nodes/${each.node}`), text: each.node })]
         : [sign("failing", { quiet: true }), ` ${each.message}`,
-          each.victims ? h("b", { text: ` ${each.victims} pods are preempted on ${each.nominated}.` }) : null]),
+          each.victims ? h("b", { text: ` ${counted(each.victims, "pod")} ${each.victims === 1 ? "is" : "are"} preempted on ${each.nominated}.` }) : null]),
       h("td", { class: "n", text: each.node ? number.format(each.feasible) : "0" }))));
   }
 }

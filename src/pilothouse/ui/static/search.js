@@ -1,6 +1,6 @@
 // Objects of every kind by their names; and without a search, what kinds there are.
 
-import { fill, h, number, partsOf, say } from "./dom.js";
+import { counted, fill, h, number, partsOf, say } from "./dom.js";
 import { get } from "./net.js";
 import { href, hrefOf } from "./route.js";
 
@@ -29,7 +29,7 @@ export class Search {
   async #search() {
     const { found, more } = await get("search", { q: this.text });
     const gone = found.filter((each) => each.gone).length;
-    say(this.summary, `${more ? "The first " : ""}${number.format(found.length - gone)} objects of now with such a name${gone ? `, and ${number.format(gone)} that ${gone === 1 ? "is" : "are"} gone` : ""}${more ? "; search for more of the name, or for a kind and a name" : ""}`);
+    say(this.summary, `${more ? "The first " : ""}${counted(found.length - gone, "object")} with such a name${gone ? `, and ${number.format(gone)} that ${gone === 1 ? "was" : "were"} deleted` : ""}${more ? "; search for more of the name, or for a kind and a name" : ""}`);
     fill(this.list, found.map((each) => {
       const { namespace, name } = partsOf(each.key);
       return h("li", {}, h("span", { class: "kind", text: each.kind }), " ", h("a", { href: hrefOf(each.key), text: name }), " ",
@@ -40,7 +40,7 @@ export class Search {
 
   async #kinds() {
     const { kinds } = await get("kinds");
-    say(this.summary, `${kinds.length} kinds of objects are stored`);
+    say(this.summary, `${counted(kinds.length, "kind")} of objects ${kinds.length === 1 ? "is" : "are"} stored`);
     fill(this.list, kinds.map((each) => h("li", {},
       h("a", { href: href("search", [], { q: each.resource }), text: each.kind }),
       h("span", { class: "note", text: ` ${number.format(each.count)}${each.group ? `, ${each.group}` : ""}` }))));

@@ -1,7 +1,7 @@
 // Workloads: who owns what, down to the pods, and how far each revision is.
 
 import { drawBars, revisionsOf } from "./bars.js";
-import { collator, duration, fill, h, kindOf, number, partsOf, say, sign, STATES } from "./dom.js";
+import { collator, counted, duration, fill, h, kindOf, number, partsOf, say, sign, STATES } from "./dom.js";
 import { hrefOf } from "./route.js";
 
 const STEP = 60;
@@ -99,7 +99,7 @@ export class Workloads {
     if (shown !== undefined) this.count = shown;
     const moving = roots.filter((each) => isMoving(model, each)).length;
     say(this.summary, roots.length
-      ? `${number.format(roots.length)} workloads, ${moving ? `${number.format(moving)} not as desired` : "all as desired"}${this.count < roots.length ? `; ${number.format(this.count)} fit what is searched for` : ""}`
+      ? `${counted(roots.length, "workload")}, ${moving ? `${number.format(moving)} not as desired` : "all as desired"}${this.count < roots.length ? `; ${number.format(this.count)} fit what is searched for` : ""}`
       : "There are no Deployments, StatefulSets, DaemonSets, Jobs or CronJobs.");
   }
 
