@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.cli.screen.screens import shown
 from tests.why.cluster import deployment
+from textual.events import Key
 
 from pilothouse.api.apps import DEPLOYMENTS
 from pilothouse.api.core import EVENTS, PODS
@@ -66,6 +67,22 @@ async def test_a_rollout_is_followed_down_to_the_pods(cluster: AsyncCluster) -> 
         await screen.until("● web-", removed=True)
 
 
+async def test_keys_that_arrive_at_once_are_for_the_prompt(cluster: AsyncCluster) -> None:
+    """As when they are pasted: the prompt has the focus before the next key is read."""
+    await cluster.create(deployment("web", replicas=1))
+    async with shown(cluster.client) as screen:
+        await screen.until(r"2 nodes  1 pod  ● 1")
+        for key, character in (
+            ("colon", ":"),
+            *((key, key) for key in "cm"),
+            ("slash", "/"),
+            *((c, c) for c in "nope"),
+        ):
+            screen.app.post_message(Key(key, character))
+        screen.app.post_message(Key("enter", "\r"))
+        await screen.until("ConfigMap default/nope is not there")
+
+
 async def test_pods_are_searched_sorted_and_restricted_to_a_namespace(cluster: AsyncCluster) -> None:
     await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
     await cluster.create(deployment("web", replicas=2))
@@ -100,7 +117,7 @@ async def test_an_object_has_yaml_events_history_and_why(cluster: AsyncCluster) 
     await cluster.create(deployment("web", replicas=1))
     async with shown(cluster.client) as screen:
         await screen.press("6")
-        await screen.until("1 pods  ● 1")
+        await screen.until("1 pod  ● 1")
         await screen.press("enter")
         text = await screen.until("kind: Pod")
         assert "Pod default/web-" in text
@@ -137,13 +154,13 @@ async def test_any_object_can_be_opened_by_its_type_and_name(cluster: AsyncClust
 async def test_past_state_is_shown(cluster: AsyncCluster) -> None:
     await cluster.create(deployment("web", replicas=1))
     async with shown(cluster.client) as screen:
-        await screen.until("1 pods  ● 1")
+        await screen.until("1 pod  ● 1")
         then = (await cluster.client.list(PODS.raw, limit=1)).metadata.resource_version
         await cluster.client.delete(DEPLOYMENTS, "web", "default")
         await screen.until(" 0 pods")
         await screen.press("t")
         await screen.type(then)
-        text = await screen.until("1 pods  ● 1")
+        text = await screen.until("1 pod  ● 1")
         assert f"THE PAST: resourceVersion {then}" in text
         await screen.press("6", "enter")
         await screen.until("kind: Pod")
@@ -155,7 +172,7 @@ async def test_past_state_is_shown(cluster: AsyncCluster) -> None:
         await screen.until('"yesterday" is no resourceVersion, no time such as')
     async with shown(cluster.client, at=then) as screen:
         await screen.until(f"THE PAST: resourceVersion {then}")
-        await screen.until("1 pods  ● 1")
+        await screen.until("1 pod  ● 1")
 
 
 async def test_control_characters_of_the_cluster_are_escaped(cluster: AsyncCluster) -> None:
@@ -189,11 +206,11 @@ async def test_a_lost_connection_is_shown_until_it_is_back(cluster: AsyncCluster
     await cluster.create(deployment("web", replicas=1))
     faults = Interceptor(cluster.client.transport, env)
     async with shown(Client(faults, env)) as screen:
-        await screen.until("1 pods  ● 1")
+        await screen.until("1 pod  ● 1")
         faults.add(Rule(refuse()))
         faults.end_watches()
         text = await screen.until("connection refused")
-        assert "1 pods  ● 1" in text
+        assert "1 pod  ● 1" in text
         await cluster.client.patch(DEPLOYMENTS, "web", merge_patch({"spec": {"replicas": 2}}), "default")
         faults.clear()
         await screen.until("2 pods  ● 2")

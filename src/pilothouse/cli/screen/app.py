@@ -65,10 +65,11 @@ class TopApp(App[None]):
         *(Binding(part[0], f"part('{part}')", show=False) for part in PARTS),
         Binding("escape", "back", show=False),
         Binding("space", "toggle_pods", show=False),
-        Binding("slash", "ask('search')", show=False),
-        Binding("colon", "ask('open')", show=False),
-        Binding("N", "ask('namespace')", show=False),
-        Binding("t", "ask('time')", show=False),
+        # With priority, so that the prompt has the focus before the next key is read: pasted keys arrive at once.
+        Binding("slash", "ask('search')", show=False, priority=True),
+        Binding("colon", "ask('open')", show=False, priority=True),
+        Binding("N", "ask('namespace')", show=False, priority=True),
+        Binding("t", "ask('time')", show=False, priority=True),
         Binding("left_square_bracket", "step(-1)", show=False),
         Binding("right_square_bracket", "step(1)", show=False),
         Binding("n", "now", show=False),
@@ -218,7 +219,8 @@ class TopApp(App[None]):
         pods = "  ".join(f"{sign} {counts[state]}" for state, sign in SIGNS.items() if counts.get(state))
         total = sum(counts.values())
         nodes = len(self.model.tables["nodes"])
-        second = f"{self._server}  {self._namespace or 'all namespaces'}  {nodes} nodes  {total} pods  {pods}"
+        numbers = f"{_counted(nodes, 'node')}  {_counted(total, 'pod')}"
+        second = f"{self._server}  {self._namespace or 'all namespaces'}  {numbers}  {pods}"
         lines = [names, second]
         if self._revision:
             at = "" if self._moment is None else f" ({format_time(self._moment)})"
@@ -390,6 +392,10 @@ class TopApp(App[None]):
 
     # Prompts
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that open a prompt are characters in an open one."""
+        return action != "ask" or not self._prompt
+
     def action_ask(self, prompt: str) -> None:
         """Open a prompt for a line of text."""
         self._prompt, self._message = prompt, ""
@@ -399,7 +405,7 @@ class TopApp(App[None]):
             typed.placeholder += f": {', '.join(map(escaped, self.model.namespaces()[:20]))}"
         typed.value = self._search if prompt == "search" else ""
         typed.add_class("open")
-        typed.focus()
+        self.screen.set_focus(typed)
 
     def _end_prompt(self) -> None:
         self._prompt = ""
@@ -480,6 +486,10 @@ class TopApp(App[None]):
         if reference is not None:
             await self._open(reference, self._part)
         self._draw_head()
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _raise(error: BaseException) -> None:

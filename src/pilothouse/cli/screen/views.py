@@ -262,7 +262,8 @@ class EventsView(_Rows):
     """The newest events."""
 
     title, table = "Events", "events"
-    columns = ("LAST", "TYPE", "COUNT", "REASON", "OBJECT", "FROM", "MESSAGE")
+    # As `kubectl get events`, without the source: messages need the width of the screen.
+    columns = ("LAST", "TYPE", "COUNT", "REASON", "OBJECT", "MESSAGE")
     sorting = ("time", "object", "reason")
 
     def sort_keys(self, key: str, row: Row) -> Sequence[SortKey]:
@@ -290,7 +291,6 @@ def event_line(row: Row, now: float) -> Sequence[Cell]:
         Cell(str(row[_EVENT["count"]])),
         Cell(row[_EVENT["reason"]]),
         Cell(f"{row[_EVENT['kind']]} {sort_keys}"),
-        Cell(row[_EVENT["source"]], "dim"),
         Cell(row[_EVENT["message"]], warning),
     )
 
