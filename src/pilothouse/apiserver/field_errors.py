@@ -115,7 +115,8 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 def too_long(field: str, limit: int) -> FieldError:
     """``Too long``, in bytes."""
-    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:

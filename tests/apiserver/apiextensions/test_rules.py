@@ -280,6 +280,95 @@ def test_rule_that_does_not_compile_does_not_use_the_old_value() -> None:
     assert optional == f"{SPEC}.x-kubernetes-validations[0].optionalOldSelf: {detail}"
 
 
+_A, _B = f"{SPEC}.properties[a]", f"{SPEC}.properties[b]"
+_MISPLACED = f'{_B}.type: Invalid value: "string": must be array if x-kubernetes-list-type is specified'
+_NO_SET: Object = {**STRING, "x-kubernetes-list-type": "set"}
+_LIMITS = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings "
+_LIMITS += "are declared)"
+
+
+def _short_text(rule: str = "", **more: Any) -> Object:
+    node: Object = {**STRING, "maxLength": 3, **more}
+    return {**node, "x-kubernetes-validations": [{"rule": rule}]} if rule else node
+
+
+@cases(
+    "spec, reported",
+    {
+        "a rule rejects the default": (
+            _short_text("self == 'a'", default="b"),
+            [f"{SPEC}.default: Invalid value: \"b\": failed rule: self == 'a'"],
+        ),
+        "also if something else is wrong": (
+            {"type": "object", "properties": {"a": _short_text("self == 'a'", default="b"), "b": _NO_SET}},
+            [f"{_A}.default: Invalid value: \"b\": failed rule: self == 'a'", _MISPLACED],
+        ),
+        "a rule for the default does not compile": (
+            _short_text("self + 1", default="b"),
+            [
+                f'{SPEC}.default: Invalid value: "string": rule compile error: compilation failed: ERROR: <input>:1:6: '
+                "found no matching overload for '_+_' applied to '(string, int)'\n | self + 1\n | .....^"
+            ],
+        ),
+        "an index in a default": (
+            {"type": "array", "items": {**STRING, "maxLength": 1}, "default": ["abc", 1]},
+            [
+                f"{SPEC}.default.[0]: Too long: may not be more than 1 byte",
+                f'{SPEC}.default.[1]: Invalid value: "integer": [1] in body must be of type string: "integer"',
+            ],
+        ),
+        "a key in a default": (
+            {"type": "object", "additionalProperties": {**STRING, "maxLength": 1}, "default": {"x": "abc", "y": 1}},
+            [
+                f"{SPEC}.default.x: Too long: may not be more than 1 byte",
+                f'{SPEC}.default.y: Invalid value: "integer": .y in body must be of type string: "integer"',
+            ],
+        ),
+        "a rule beside the error": (
+            {"type": "object", "properties": {"a": ruled("self.z"), "b": _NO_SET}},
+            [
+                _MISPLACED,
+                f"{_A}.x-kubernetes-validations[0].rule: Invalid value: {RULE % 'self.z'}: compilation failed: "
+                "ERROR: <input>:1:5: undefined field 'z'\n | self.z\n | ....^",
+            ],
+        ),
+        "a rule above the error": (
+            {
+                "type": "object",
+                "properties": {"b": _NO_SET},
+                "x-kubernetes-validations": [{"rule": "self.z"}],
+            },
+            [_MISPLACED],
+        ),
+        "an expensive rule beside the error": (
+            {
+                "type": "object",
+                "properties": {
+                    "a": {
+                        "type": "array",
+                        "items": STRING,
+                        "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, x == y))"}],
+                    },
+                    "b": _NO_SET,
+                },
+            },
+            [
+                _MISPLACED,
+                f"{_A}.x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of "
+                f"more than 100x {_LIMITS}",
+                f"{_A}.x-kubernetes-validations[0].rule: Forbidden: contributed to estimated rule cost total exceeding "
+                "cost limit for entire OpenAPIv3 schema",
+                "s: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds "
+                f"budget by factor of more than 100x {_LIMITS}",
+            ],
+        ),
+    },
+)
+def test_rules_are_compiled_beside_other_errors(spec: Object, reported: list[str]) -> None:
+    """Recorded from v1.36.2: if structure and defaults are valid, and nothing is wrong at or below the node."""
+    assert problems_of(spec) == reported
+
+
 def test_value_validations_require_structural_properties() -> None:
     """A schema of keys does not do."""
     schema: Object = {"type": "object", "properties": {"spec": {"type": "object", "additionalProperties": STRING}}}

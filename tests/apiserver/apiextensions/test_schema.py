@@ -43,3 +43,11 @@ NUMBER = {"type": "number"}
 )
 def test_numbers(value: Any, node: dict[str, Any], expected: list[str]) -> None:
     assert [str(error) for error in validate(value, node, "v")] == expected
+
+
+def test_errors_of_the_root() -> None:
+    schema = {"type": "object", "maxProperties": 1, "minProperties": 3}
+    assert [str(error) for error in validate({"kind": "A", "apiVersion": "b/v1"}, schema)] == [
+        "<nil>: Invalid value: 2:  in body should have at least 3 properties",
+        "<nil>: Too many: 2: must have at most 1 item",
+    ]

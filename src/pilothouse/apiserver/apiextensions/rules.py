@@ -235,6 +235,9 @@ class RuleEvaluation:
         values = {"self": to_cel(value)}
         extent = measure([value, old]) if has_old else measure(value)
         for rule in tree.rules:
+            if rule.program is None and rule.rule_error:
+                detail = f"rule compile error: {rule.rule_error}"
+                self.all_errors.append(field_errors.invalid(path or "<nil>", tree.node.get("type") or "", detail))
             if rule.program is None or (rule.uses_old_self and not has_old and not rule.source.get("optionalOldSelf")):
                 continue
             variables = {**values, "oldSelf": to_cel(old)} if rule.uses_old_self and has_old else values

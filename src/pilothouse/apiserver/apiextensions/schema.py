@@ -207,13 +207,14 @@ def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> 
     properties = node.get("properties") or _EMPTY_SCHEMA
     additional = node.get("additionalProperties")
     for name, member in value.items():
-        member_schema = properties.get(name)
+        member_schema, member_path = properties.get(name), _join(path, name)
         if member_schema is None:
             if not isinstance(additional, dict):
                 continue
-            member_schema = additional
+            # As upstream, with a dot also at the root, which defaults may have.
+            member_schema, member_path = additional, f"{path}.{name}"
         old_member = _MISSING if isinstance(old, _Missing) else old.get(name, _MISSING)
-        errors += validate(member, member_schema, _join(path, name), old_member)
+        errors += validate(member, member_schema, member_path, old_member)
     for name in node.get("required") or ():
         if name not in value:
             errors.append(field_errors.required(_join(path, name)))
@@ -224,9 +225,9 @@ def _validate_count(count: int, node: Node, path: str, suffix: str, noun: str) -
     minimum, maximum = node.get("min" + suffix), node.get("max" + suffix)
     errors = []
     if minimum is not None and count < minimum:
-        errors.append(field_errors.invalid(path, count, f"{path} in body should have at least {minimum} {noun}"))
+        errors.append(field_errors.invalid(path or "<nil>", count, f"{path} in body should have at least {minimum} {noun}"))
     if maximum is not None and count > maximum:
-        errors.append(field_errors.too_many(path, count, maximum))
+        errors.append(field_errors.too_many(path or "<nil>", count, maximum))
     return errors
 
 

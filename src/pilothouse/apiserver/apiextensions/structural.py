@@ -6,7 +6,7 @@ After apiextensions-apiserver's ``pkg/apiserver/schema/validation.go`` (``Struct
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pilothouse.apiserver import field_errors
@@ -20,7 +20,6 @@ from pilothouse.apiserver.apiextensions.rules import (
     RuleEvaluation,
     UntypedNode,
     compile_rules,
-    has_rules,
     rule_tree,
 )
 from pilothouse.apiserver.field_errors import ErrorList, FieldError
@@ -57,29 +56,30 @@ _UNSUPPORTED = {
 
 
 def validate_schema(schema: Node, path: str, *, is_stored: bool = False) -> ErrorList:
-    """Validate a schema. CEL rules are only checked if there are no other errors; the limit per rule does not apply if
-    the schema is stored already (``is_stored``)."""
+    """Validate a schema. CEL rules are compiled if structure and defaults are valid, and nothing else is wrong at or
+    below their node; the limit per rule does not apply if the schema is stored already (``is_stored``)."""
     errors = []
     if schema.get("nullable"):
         errors.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    compiles_rules = False
     if _is_convertible(schema):
         structure = sorted(
             [*_validate_structure(schema, path, "root"), *_validate_completeness(schema, schema, path, path)],
             key=_error_text,
         )
-        errors += structure or _validate_defaults(schema, path, root=True)
+        structure = structure or list(_validate_defaults(schema, path, root=True))
+        errors += structure
+        compiles_rules = not structure
     checked = _KeywordValidator()
     checked.visit(schema, path, root=True)
     errors += checked.all_errors
     if not errors and checked.has_schema_keyword:
         # Everything else that upstream's conversion rejects has been reported above.
         errors.append(field_errors.invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
-    if not errors:
-        rules = _RuleValidator(RuleCosts(is_stored=is_stored))
+    if compiles_rules:
+        rules = _RuleValidator(RuleCosts(is_stored=is_stored), checked.invalid_paths)
         rules.visit(schema, path, "", root=True)
         errors += rules.all_errors + rules.costs.total(path)
-    if not errors and has_rules(schema):
-        errors += _validate_defaults_with_rules(schema, path, root=True)
     return errors
 
 
@@ -274,7 +274,8 @@ def _validate_specified(node: Node, checked: Node, path: str, checked_path: str)
 
 
 def _validate_defaults(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """A default must be valid and have no unknown fields. Upstream does not descend into additionalProperties."""
+    """A default must be valid, pass the CEL rules and have no unknown fields. Upstream does not descend into
+    additionalProperties."""
     if node.get("default") is not None:
         yield from _validate_default({**node, _EMBEDDED: True} if root else node, f"{path}.default")
     if isinstance(node.get("items"), Mapping):
@@ -299,11 +300,13 @@ def _validate_default(node: Node, path: str) -> Iterator[FieldError]:
         for error in embedded:
             yield FieldError(path + error.field, error.reason, error.text)
         return
-    for error in values.validate(default, _without_int_or_string(node)):
-        # The message has the path inside of the default, the field of the error is that of the default.
-        dot = "." if error.field[:1] not in ("", "[") else ""
-        field = path if error.field == "<nil>" else f"{path}{dot}{error.field}"
-        yield FieldError(field, error.reason, error.text)
+    invalid_values = values.validate(default, _without_int_or_string(node))
+    for error in invalid_values:
+        # The message has the path inside of the default. As upstream, there is a dot before an index, too.
+        name = "" if error.field == "<nil>" else error.field.removeprefix(".")
+        yield FieldError(f"{path}.{name}" if name else path, error.reason, error.text)
+    if not invalid_values:
+        yield from _validate_default_with_rules(node, path)
 
 
 def _without_int_or_string(node: Any) -> Any:
@@ -318,21 +321,19 @@ def _without_int_or_string(node: Any) -> Any:
     return [_without_int_or_string(value) for value in node] if isinstance(node, list) else node
 
 
-def _validate_defaults_with_rules(node: Node, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """A default must pass the CEL rules, both as an unchanged and as a new value."""
-    if node.get("default") is not None and (tree := rule_tree(node)) is not None:
-        default = node["default"]
-        for old in (default, ABSENT):
-            run = RuleEvaluation()
-            run.validate(tree, default, old, f"{path}.default")
-            yield from run.all_errors
-            if run.all_errors:
-                break
-    if isinstance(node.get("items"), Mapping):
-        yield from _validate_defaults_with_rules(node["items"], f"{path}.items")
-    for name, property_schema in (node.get("properties") or {}).items():
-        if not (root and name in _META):
-            yield from _validate_defaults_with_rules(property_schema, f"{path}.properties[{name}]")
+def _validate_default_with_rules(node: Node, path: str) -> ErrorList:
+    """The rules accept a default both as an unchanged and as a new value."""
+    try:
+        tree = rule_tree(node)
+    except UntypedNode:
+        return []  # reported with the rules
+    for old in (node["default"], ABSENT):
+        run = RuleEvaluation()
+        if tree is not None:
+            run.validate(tree, node["default"], old, path)
+        if run.all_errors:
+            return run.all_errors
+    return []
 
 
 # ``ValidateCustomResourceDefinitionOpenAPISchema``
@@ -344,11 +345,13 @@ class _KeywordValidator:
     def __init__(self) -> None:
         self.all_errors: ErrorList = []
         self.has_schema_keyword = False
+        self.invalid_paths: set[str] = set()
+        """The paths of the nodes with an error in them or below."""
 
     def visit(self, node: Any, path: str, *, root: bool = False, no_default: str = "", in_meta: bool = False) -> None:
         if not isinstance(node, Mapping):
             return
-        add = self.all_errors.append
+        add, errors_before = self.all_errors.append, len(self.all_errors)
         self.has_schema_keyword = self.has_schema_keyword or bool(node.get("$schema"))
         if no_default and "default" in node:
             add(field_errors.forbidden(f"{path}.default", f"must not be set {no_default}"))
@@ -372,6 +375,8 @@ class _KeywordValidator:
             add(field_errors.invalid(f"{path}.{_PRESERVE}", False, "must be true or undefined"))
         self._validate_list_and_map_types(node, path, kind)
         self._validate_rules(node, path)
+        if len(self.all_errors) > errors_before:
+            self.invalid_paths.add(path)
 
     def _visit_children(self, node: Node, path: str, *, root: bool, no_default: str, in_meta: bool) -> None:
         properties, additional = node.get("properties") or {}, node.get("additionalProperties")
@@ -515,9 +520,10 @@ def _has_breaks(text: str) -> bool:
 class _RuleValidator:
     """The third pass: compilation and cost of CEL rules."""
 
-    def __init__(self, costs: RuleCosts) -> None:
+    def __init__(self, costs: RuleCosts, invalid_paths: Container[str]) -> None:
         self.all_errors: ErrorList = []
         self.costs = costs
+        self._invalid_paths = invalid_paths
 
     def visit(
         self, node: Any, path: str, uncorrelated: str, *, root: bool = False, max_cardinality: int | None = 1
@@ -537,7 +543,7 @@ class _RuleValidator:
             self.visit(property_schema, f"{path}.properties[{name}]", uncorrelated, max_cardinality=cardinality_below)
         child_uncorrelated = uncorrelated or ("" if node.get(_LIST_TYPE) == "map" else path)
         self.visit(node.get("items"), f"{path}.items", child_uncorrelated, max_cardinality=cardinality_below)
-        if not node.get(_RULES):
+        if not node.get(_RULES) or path in self._invalid_paths:
             return
         is_resource = root or bool(node.get(_EMBEDDED))
         try:
