@@ -23,7 +23,6 @@ from pilothouse.apiserver.authorization.authorizer import (
     ROLE_RESOURCES,
     AlwaysAllow,
     Attributes,
-    Authorizer,
     Decision,
     RbacAuthorizer,
     RuleResolvingAuthorizer,
@@ -337,13 +336,13 @@ class HandlerChain:
     def _union(self, modes: Sequence[str]) -> RuleResolvingAuthorizer:
         if self._rbac is not None and len(modes) == 1:
             return self._rbac
-        authorizers: list[Authorizer] = []
+        authorizers: list[RuleResolvingAuthorizer] = []
         for mode in modes:
             if mode == "Node":
                 authorizers.append(node_authorizer.NodeAuthorizer(self._server.core, node_rules))
             elif self._rbac is not None:
                 authorizers.append(self._rbac)
-        return Union(authorizers, self._rbac)
+        return Union(authorizers)
 
     def _authorize_request(self, identity: Identity, info: RequestInfo) -> None:
         attributes = Attributes.of(info)

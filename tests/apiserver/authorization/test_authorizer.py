@@ -88,6 +88,34 @@ def test_the_rules_of_a_user_are_limited(rules: int, allowed: bool) -> None:
     assert ("only the first 50000 rules of the user are considered" in decision.reason) is not allowed
 
 
+def _binding(name: str, role: str, *subjects: str) -> bytes:
+    kinds = [subject.split() for subject in subjects]
+    subjects_text = ",".join(f'{{"kind":"{kind}","name":"{subject}"}}' for kind, subject in kinds)
+    role_ref = f'{{"kind":"ClusterRole","name":"{role}"}}'
+    return f'{{"metadata":{{"name":"{name}"}},"roleRef":{role_ref},"subjects":[{subjects_text}]}}'.encode()
+
+
+def test_a_binding_applies_once_and_each_error_is_reported_once() -> None:
+    """Recorded from v1.36.2: to a user by name and by two groups, and two bindings of one missing role."""
+    stored = _stored(1)
+    stored["clusterrolebindings"] = [
+        _binding("a", "absent", "Group staff", "User jane"),
+        _binding("b", "absent", "User jane"),
+        _binding("c", "a", "Group staff", "User jane", "Group all"),
+    ]
+    rbac = RbacAuthorizer(lambda resource: stored.get(resource, []))
+    jane = Identity("jane", ("staff", "all"))
+    missing = 'clusterrole.rbac.authorization.k8s.io "absent" not found'
+    assert rbac.authorize(jane, Attributes("get", "", "v1", "pods")).reason == f"RBAC: {missing}"
+    allowed = rbac.authorize(jane, Attributes("get", "", "v1", "secrets", name="last"))
+    assert allowed.reason == 'RBAC: allowed by ClusterRoleBinding "c" of ClusterRole "a" to Group "staff"'
+    resolved = rbac.rules(jane, "")
+    assert (len(resolved.rules), resolved.error, resolved.incomplete) == (1, missing, False)
+    stored["clusterrolebindings"].append(_binding("d", "gone", "User jane"))
+    rbac.changed()
+    assert rbac.rules(jane, "").error == f"[{missing}, {missing.replace('absent', 'gone')}]"
+
+
 def test_only_changed_roles_are_decoded_again() -> None:
     stored = _stored(10)
     rbac = RbacAuthorizer(lambda resource: stored.get(resource, []))

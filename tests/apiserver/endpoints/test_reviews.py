@@ -114,6 +114,18 @@ async def test_node_may_list_its_own_pods(api: Api, selector: Any, allowed: bool
     assert answer.body["status"]["allowed"] is allowed
 
 
+async def test_rules_of_nodes_are_incomplete(api: Api) -> None:
+    """As in v1.36: the authorizer of nodes cannot list theirs, and has none for others."""
+    for user, group, reported in (
+        ("system:node:n1", "system:nodes", "node authorizer does not support user rule resolution"),
+        ("jane", "staff", None),
+    ):
+        identity = Identity(user, (group, "system:authenticated"))
+        answer = await review(api, "selfsubjectrulesreviews", {"namespace": "a"}, identity, "Node,RBAC")
+        status = answer.body["status"]
+        assert (status["incomplete"], status.get("evaluationError")) == (reported is not None, reported)
+
+
 async def test_self_subject_rules_review(env: Env) -> None:
     answer = await review(Api(env), "selfsubjectrulesreviews", {"namespace": "default"})
     status = answer.body["status"]

@@ -223,11 +223,11 @@ def _validate_object(value: dict[str, Any], node: Node, path: str, old: Any) -> 
 
 def _validate_count(count: int, node: Node, path: str, suffix: str, noun: str) -> ErrorList:
     minimum, maximum = node.get("min" + suffix), node.get("max" + suffix)
-    errors = []
+    field, errors = path or "<nil>", []
     if minimum is not None and count < minimum:
-        errors.append(field_errors.invalid(path or "<nil>", count, f"{path} in body should have at least {minimum} {noun}"))
+        errors.append(field_errors.invalid(field, count, f"{path} in body should have at least {minimum} {noun}"))
     if maximum is not None and count > maximum:
-        errors.append(field_errors.too_many(path or "<nil>", count, maximum))
+        errors.append(field_errors.too_many(field, count, maximum))
     return errors
 
 

@@ -6,7 +6,8 @@ Roles and bindings are read from storage and cached, compiled, until one of them
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ _MAX_CACHED_DECISIONS = 10_000
 MAX_RULES = 50_000
 """How many rules of a user in a namespace are considered, ones with many members several times. Upstream considers all,
 in a thread of its own."""
+_TOO_MANY_RULES = f"only the first {MAX_RULES} rules of the user are considered"
 _MAX_CACHED_LENGTH = 1024
 """The number of cached decisions, and the maximum length of a cached question in characters: 10 MB in all."""
 
@@ -123,13 +125,30 @@ class Authorizer(Protocol):
         ...
 
 
-class RuleResolvingAuthorizer(Authorizer, Protocol):
-    """Can also list the rules of a user (``authorizer.RuleResolver``)."""
+class ResolvedRules(NamedTuple):
+    """The rules of a user, and the errors of those that could not be resolved. ``incomplete``: the user may have others
+    that cannot be listed."""
 
-    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of a user in a namespace, and for non-resource URLs, and the error for those that could not be
-        resolved."""
+    rules: Sequence[Rule]
+    errors: Sequence[str] = ()
+    incomplete: bool = False
+
+    @property
+    def error(self) -> str:
+        """The errors as one text, or ""."""
+        return _aggregate_errors(self.errors)
+
+
+class RuleResolver(Protocol):
+    """Lists the rules of a user (``authorizer.RuleResolver``)."""
+
+    def rules(self, identity: Identity, namespace: str) -> ResolvedRules:
+        """The rules of a user in a namespace, and for non-resource URLs."""
         ...
+
+
+class RuleResolvingAuthorizer(Authorizer, RuleResolver, Protocol):
+    """Can also list the rules of a user."""
 
 
 _EVERYTHING = [
@@ -145,9 +164,9 @@ class AlwaysAllow:
         """Allow."""
         return Decision(allowed=True)
 
-    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
+    def rules(self, identity: Identity, namespace: str) -> ResolvedRules:
         """Everything is allowed."""
-        return _EVERYTHING, ""
+        return ResolvedRules(_EVERYTHING)
 
 
 class _Subject(msgspec.Struct, frozen=True):
@@ -221,9 +240,8 @@ ListResource = Callable[[str], Iterable[bytes]]
 class Union:
     """Several authorizers in order: the first that allows decides. The reasons of the denials are joined."""
 
-    def __init__(self, authorizers: Sequence[Authorizer], rules: RuleResolvingAuthorizer | None) -> None:
+    def __init__(self, authorizers: Sequence[RuleResolvingAuthorizer]) -> None:
         self._authorizers = tuple(authorizers)
-        self._rules = rules
 
     def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether one of them allows the request; system:masters is allowed everything before any of them is called."""
@@ -238,11 +256,14 @@ class Union:
                 reasons.append(decision.reason)
         return Decision(allowed=False, reason="\n".join(reasons))
 
-    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of the authorizers that can list rules."""
-        if self._rules is None:
-            return [], "node authorizer does not support user rule resolution"
-        return self._rules.rules(identity, namespace)
+    def rules(self, identity: Identity, namespace: str) -> ResolvedRules:
+        """The rules of all of them."""
+        resolved = [authorizer.rules(identity, namespace) for authorizer in self._authorizers]
+        return ResolvedRules(
+            [rule for item in resolved for rule in item.rules],
+            [error for item in resolved for error in item.errors],
+            any(item.incomplete for item in resolved),
+        )
 
 
 class RbacAuthorizer:
@@ -284,11 +305,12 @@ class RbacAuthorizer:
                 return Decision(allowed=True, reason=f"RBAC: allowed by {granted.reason}")
         return Decision(allowed=False, reason=f"RBAC: {_aggregate_errors(errors)}" if errors else "")
 
-    def rules(self, identity: Identity, namespace: str) -> tuple[list[Rule], str]:
-        """The rules of every role bound to the user in the namespace."""
+    def rules(self, identity: Identity, namespace: str) -> ResolvedRules:
+        """The rules of every role bound to the user in the namespace. As upstream, they are complete although a role
+        could not be resolved."""
         errors: list[str] = []
         rules = [granted.rule for granted in self._compiled().granted(identity, namespace, errors)]
-        return rules, _aggregate_errors(errors)
+        return ResolvedRules(rules, errors, incomplete=_TOO_MANY_RULES in errors)
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[Rule] | None:
         """The rules of a ``Role`` in the namespace or of a ``ClusterRole``; None if it does not exist."""
@@ -306,7 +328,9 @@ def _length(identity: Identity, attributes: Attributes) -> int:
 
 
 def _aggregate_errors(errors: Sequence[str]) -> str:
-    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+    """The text of upstream's ``NewAggregate``: each error once."""
+    different = list(dict.fromkeys(errors))
+    return different[0] if len(different) == 1 else f"[{', '.join(different)}]" if different else ""
 
 
 class _Decoded:
@@ -343,7 +367,7 @@ class _Compiled:
         roles = decoded.of(_decode_role, list_resource("roles"))
         self._roles = {(role.metadata.namespace, role.metadata.name): role for role in roles}
         self._cluster_bindings = _by_subject(decoded.of(_decode_binding, list_resource("clusterrolebindings")))
-        self._bindings: dict[str, dict[tuple[str, str], list[tuple[_Binding, str]]]] = {}
+        self._bindings: dict[str, _BySubject] = {}
         by_namespace: dict[str, list[_Binding]] = {}
         for binding in decoded.of(_decode_binding, list_resource("rolebindings")):
             by_namespace.setdefault(binding.metadata.namespace, []).append(binding)
@@ -358,7 +382,7 @@ class _Compiled:
         for granted in self._all_granted(identity, namespace, errors):
             cost += granted.rule.cost
             if cost > MAX_RULES:
-                errors.append(f"only the first {MAX_RULES} rules of the user are considered")
+                errors.append(_TOO_MANY_RULES)
                 return
             yield granted
 
@@ -389,10 +413,22 @@ class _Compiled:
             yield _Granted(rule, reason)
 
 
-def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tuple[_Binding, str]]]:
-    by_subject: dict[tuple[str, str], list[tuple[_Binding, str]]] = {}
-    for binding in bindings:
-        for subject in binding.subjects or ():
+class _Applied(NamedTuple):
+    """A binding and one of its subjects, both with their positions."""
+
+    position: int
+    subject_position: int
+    binding: _Binding
+    subject_text: str
+
+
+_BySubject = Mapping[tuple[str, str], Sequence[_Applied]]
+
+
+def _by_subject(bindings: Iterable[_Binding]) -> _BySubject:
+    by_subject: dict[tuple[str, str], list[_Applied]] = {}
+    for position, binding in enumerate(bindings):
+        for subject_position, subject in enumerate(binding.subjects or ()):
             if subject.kind == "ServiceAccount":
                 namespace = subject.namespace or binding.metadata.namespace
                 key = ("User", f"system:serviceaccount:{namespace}:{subject.name}")
@@ -400,16 +436,21 @@ def _by_subject(bindings: Iterable[_Binding]) -> dict[tuple[str, str], list[tupl
             else:
                 key = (subject.kind, subject.name)
                 subject_text = f'{subject.kind} "{subject.name}"'
-            by_subject.setdefault(key, []).append((binding, subject_text))
+            applied = _Applied(position, subject_position, binding, subject_text)
+            by_subject.setdefault(key, []).append(applied)
     return by_subject
 
 
-def _matching(
-    bindings: Mapping[tuple[str, str], list[tuple[_Binding, str]]], identity: Identity
-) -> Iterator[tuple[_Binding, str]]:
-    yield from bindings.get(("User", identity.user), ())
+def _matching(bindings: _BySubject, identity: Identity) -> Iterator[tuple[_Binding, str]]:
+    """The bindings that apply to the user, in order, each once: with the first of its subjects that the user is."""
+    applied = list(bindings.get(("User", identity.user), ()))
     for group in identity.groups:
-        yield from bindings.get(("Group", group), ())
+        applied += bindings.get(("Group", group), ())
+    last = -1
+    for entry in sorted(applied, key=itemgetter(0, 1)):
+        if entry.position != last:
+            last = entry.position
+            yield entry.binding, entry.subject_text
 
 
 def forbidden(identity: Identity, attributes: Attributes, reason: str = "") -> StatusError:

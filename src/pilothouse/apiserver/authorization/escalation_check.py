@@ -94,8 +94,8 @@ class EscalationCheck(Plugin):
     def _confirm_no_escalation(self, write: AdmissionAttributes, obj: Object, rules: Iterable[Rule]) -> None:
         """Raise 403 unless the writer has all these rules."""
         identity = write.identity
-        owned, error = self._rbac.rules(identity, write.namespace)
-        owned_rules = _OwnedRules(owned)
+        owned = self._rbac.rules(identity, write.namespace)
+        owned_rules = _OwnedRules(owned.rules)
         try:
             missing = [rule for rule in _breakdown_rules(rules) if not owned_rules.cover(rule)]
         except _Exhausted:
@@ -108,8 +108,8 @@ class EscalationCheck(Plugin):
             f"user {quote(identity.user)} (groups=[{groups}]) is attempting to grant RBAC permissions "
             f"not currently held:\n{rule_texts}"
         )
-        if error:
-            reason += f"; resolution errors: [{error}]"
+        if owned.errors:
+            reason += f"; resolution errors: [{owned.error}]"
         raise errors.forbidden(write.info, _name(obj), reason)
 
 

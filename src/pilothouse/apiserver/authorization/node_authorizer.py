@@ -7,7 +7,7 @@ Upstream maintains a graph; here an index finds the pods of the requesting node.
 from collections.abc import Callable, Iterable, Iterator
 
 from pilothouse.apiserver.authentication.identity import Identity
-from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, Rule
+from pilothouse.apiserver.authorization.authorizer import Attributes, Decision, ResolvedRules, Rule
 from pilothouse.apiserver.authorization.node_identifier import node_identity
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import Object, decode
@@ -46,6 +46,12 @@ class NodeAuthorizer:
             ("", "nodes"): self._authorize_node,
             ("", "pods"): self._authorize_pod,
         }
+
+    def rules(self, identity: Identity, namespace: str) -> ResolvedRules:
+        """Those of a node cannot be listed."""
+        if node_identity(identity) is None:
+            return ResolvedRules(())
+        return ResolvedRules((), ("node authorizer does not support user rule resolution",), incomplete=True)
 
     def authorize(self, identity: Identity, attributes: Attributes) -> Decision:
         """Whether the node may make this request."""

@@ -127,18 +127,18 @@ class _Reviews:
         if not namespace:
             raise errors.bad_request("no namespace on request")
         await core.admission.validate(write)
-        rules, error = self._authorizer.rules(call.identity, namespace)
+        resolved = self._authorizer.rules(call.identity, namespace)
         status: dict[str, Any] = {
-            "resourceRules": [_resource_rule(rule) for rule in rules if rule.resources],
+            "resourceRules": [_resource_rule(rule) for rule in resolved.rules if rule.resources],
             "nonResourceRules": [
                 {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)}
-                for rule in rules
+                for rule in resolved.rules
                 if rule.non_resource_urls
             ],
-            "incomplete": bool(error),
+            "incomplete": resolved.incomplete,
         }
-        if error:
-            status["evaluationError"] = error
+        if resolved.errors:
+            status["evaluationError"] = resolved.error
         # Upstream returns only the status (pkg/registry/authorization/selfsubjectrulesreview/rest.go, v1.36).
         review["spec"] = {}
         review["status"] = status
