@@ -68,6 +68,11 @@ def doubled(times: int, doubling: str) -> str:
         "replacement of every character": ("object.replace('', object).size()", "a" * 1_000, False),
         "a list as text": ("'%s%s%s'.format([object, object, object])", list(range(5_000)), False),
         "findAll": ("object.findAll('a').size()", "a" * 5_000, False),
+        "a range of known length": ("lists.range(100).all(i, i < object)", 100, True),
+        "a long range": ("lists.range(1000000).size() > 0", 1, False),
+        "a range of unknown length": ("lists.range(int(object)).size() > 0", "9", False),
+        "a sorted list": ("object.sort() == object", list(range(500)), True),
+        "a list without duplicates": ("object.distinct() == object", list(range(5_000)), False),
     },
 )
 def test_long_evaluations_are_estimated_before(expression: str, value: Any, *, inline: bool) -> None:

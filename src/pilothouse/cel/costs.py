@@ -290,7 +290,9 @@ class _Coster:
     ) -> tuple[Bounds, Bounds | None]:
         """The cost of a call including its arguments, and the size of its result."""
         paid = sum(costs, _NOTHING)
-        estimate = self._library_function(node.name, target, arguments)
+        estimate = self._list_function(node.name, target, arguments) or self._library_function(
+            node.name, target, arguments
+        )
         if estimate is not None:
             return estimate[0] + paid, estimate[1]
         sizes = [UNKNOWN if argument.size is None else argument.size for argument in arguments]
@@ -395,6 +397,37 @@ class _Coster:
             return size.scaled(_TEXT), None
         return (size.scaled(2 * _TEXT), None) if name == "ip.isCanonical" else None
 
+    def _list_function(
+        self, name: str, target: _Value | None, arguments: list[_Value]
+    ) -> tuple[Bounds, Bounds | None] | None:
+        """The cost of a function of cel-go's ``ext/lists.go``, and its estimate of the result's size."""
+        if name == "lists.range":
+            return _allocated(1, fixed(_int_value(arguments[0], MOST)))
+        if target is None:
+            return None
+        size = self._sized(target)
+        match name, arguments:
+            case "slice", [start, end]:
+                return _allocated(1, fixed((_int_value(end, size.high) - _int_value(start, 0)) % 2**64))
+            case "reverse", []:
+                return _allocated(1, size)
+            case "flatten", []:
+                return _allocated(1, size)
+            case "flatten", [depth]:
+                return _allocated(_int_value(depth, MOST), size)
+            case "distinct", []:
+                return _allocated(2, size * size)
+            case "sort", []:
+                return self._sorted(target)
+            case "@sortByAssociatedKeys", [keys]:
+                return self._sorted(keys)
+        return None
+
+    def _sorted(self, keys: _Value) -> tuple[Bounds, Bounds]:
+        element, size = self._element(keys), self._sized(keys)
+        is_text = element is not None and element.kind.kind in ("string", "bytes")
+        return _allocated(2 + _TEXT if is_text else 2, size * size)
+
     def _over_elements(self, target: _Value) -> Bounds:
         element = self._element(target)
         if element is None:
@@ -411,6 +444,16 @@ class _Coster:
         if arguments:
             size += self._sized(arguments[0]) * Bounds(max(count.low - 1, 0), max(count.high - 1, 0))
         return size.scaled(_TEXT), size
+
+
+def _allocated(factor: float, size: Bounds) -> tuple[Bounds, Bounds]:
+    """The cost of a call that creates a list (``estimateAllocatingListCall``), and the size of the list."""
+    return size.scaled(factor) + fixed(11), size
+
+
+def _int_value(value: _Value, default: int) -> int:
+    literal = value.node.literal if value.node is not None else None
+    return max(literal, 0) if isinstance(literal, int) and not isinstance(literal, bool) else default
 
 
 _COST_ONE = frozenset(

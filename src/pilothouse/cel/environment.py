@@ -32,6 +32,7 @@ from pilothouse.cel.limits import (
     blocking_evaluator,
 )
 from pilothouse.cel.literals import literal_errors
+from pilothouse.cel.source_text import quoted_identifiers
 from pilothouse.cel.work import MAX_MEASURED, Extent, Known, round_up, work_of
 from pilothouse.env.lazy import lazy_imports
 
@@ -52,6 +53,7 @@ extensions:
   - {name: optional}
   - {name: sets}
   - {name: two-var-comprehensions}
+  - {name: lists, version: 2}
 """
 _BINDINGS = "  - {name: bindings}\n"
 _MAX_BOUNDS = 64
@@ -144,6 +146,9 @@ class Environment:
 
     def compiled(self, source: Source) -> Compiled:
         """Compile in this process, however long it takes."""
+        if quoted := quoted_identifiers(source.text):
+            located = [(*_position(source.text, offset), "unsupported syntax: '`'") for offset in quoted]
+            return Compiled(error=_compile_error_text(_located_errors(source.text, located), source.line_offset))
         try:
             bindings = source.bindings
             if bindings not in self._checkers:
@@ -272,6 +277,9 @@ class Program:
             result = self._runnable.eval(data=self._bound_values(values))
         except RuntimeError as error:
             raise EvaluationError(_runtime_error_text(str(error))) from None
+        except ValueError:
+            # A list that is too long, or of negative length, which is an empty one upstream.
+            raise EvaluationError(COST_EXCEEDED) from None
         kind = result.type().name()
         if kind == "NULL":
             return None
@@ -460,15 +468,24 @@ def _receiver_call(match: re.Match[str]) -> str:
 
 def _literal_error_text(checked: Checked, source: Source) -> str:
     """The errors of literals, in the order of their positions."""
-    located = []
-    for node, message in literal_errors(checked, uniform=source.uniform):
-        prefix = source.text[: checked.positions.get(node.id, 0)]
-        line, column = prefix.count("\n"), len(prefix) - (prefix.rfind("\n") + 1)
-        located.append((line, column, message))
-    lines = source.text.split("\n")
+    located = [
+        (*_position(source.text, checked.positions.get(node.id, 0)), message)
+        for node, message in literal_errors(checked, uniform=source.uniform)
+    ]
+    return _located_errors(source.text, sorted(located, key=lambda error: error[:2]))
+
+
+def _position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column, from 0."""
+    return text.count("\n", 0, offset), offset - (text.rfind("\n", 0, offset) + 1)
+
+
+def _located_errors(text: str, errors: Iterable[tuple[int, int, str]]) -> str:
+    """Errors of lines and columns, as cel-go prints them."""
+    lines = text.split("\n")
     return "\n".join(
         f"ERROR: <input>:{line + 1}:{column + 1}: {message}\n | {lines[line]}\n | {'.' * column}^"
-        for line, column, message in sorted(located, key=lambda error: error[:2])
+        for line, column, message in errors
     )
 
 
@@ -522,6 +539,8 @@ _RUNTIME = (
     ),
     (re.compile(r"^int64 out of uint64 range$"), "unsigned integer overflow"),
     (re.compile(r"^malformed UTF-8 bytes$"), "invalid UTF-8 in bytes, cannot convert to string"),
+    (re.compile(r"^sort\(\): unsupported type .*"), "list elements must be comparable"),
+    (re.compile(r"^(?:sort|flatten)\(\): "), ""),
 )
 _CODE = re.compile(r"^[A-Z_]+: ")
 _CODE_AFTER = re.compile(r" \[[A-Z_]+\]$")

@@ -78,7 +78,8 @@ def _add(value: dict[str, Any], other: dict[str, Any] | int, factor: int) -> dic
 FUNCTIONS = (
     Function("quantity", ("string",), _QUANTITY, quantity, member=False),
     Function("isQuantity", ("string",), "bool", _is_quantity, member=False),
-    Function("sign", (_QUANTITY,), "int", lambda value: _sign(_quantity_of(value))),
+    # Upstream documents it as a member, and declares it as a function (``quantity.go``).
+    Function("sign", (_QUANTITY,), "int", lambda value: _sign(_quantity_of(value)), member=False),
     Function("compareTo", (_QUANTITY, _QUANTITY), "int", _compare),
     Function("isGreaterThan", (_QUANTITY, _QUANTITY), "bool", lambda left, right: _compare(left, right) > 0),
     Function("isLessThan", (_QUANTITY, _QUANTITY), "bool", lambda left, right: _compare(left, right) < 0),

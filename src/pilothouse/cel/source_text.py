@@ -20,3 +20,11 @@ characters."""
 def without_strings(source: str) -> str:
     """The source with empty strings instead of its strings and comments."""
     return _STRINGS_AND_COMMENTS.sub("''", source)
+
+
+def quoted_identifiers(source: str) -> list[int]:
+    """The positions of identifiers in backticks, which cel-go rejects unless they are enabled."""
+    if "`" not in source:
+        return []
+    blanked = _STRINGS_AND_COMMENTS.sub(lambda match: " " * len(match[0]), source)
+    return [match.start() for match in re.finditer(r"`[^`\n]*`", blanked)]

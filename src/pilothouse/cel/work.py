@@ -160,6 +160,7 @@ def work_of(checked: Checked, variables: Mapping[str, Value] | Extent, root: Nod
     return math.ceil(estimate.total)
 
 
+_UNBOUNDED = 1 << 40
 _FLAT = frozenset(("bool", "int", "uint", "double", "string", "timestamp", "duration"))
 
 
@@ -277,7 +278,13 @@ class _Estimate:
                 return self._selected(values[0].select(key) if isinstance(key, str) else values[0].elements())
             case "!_" | "_&&_" | "_||_" | "@not_strictly_false":
                 return Extent()
+        if node.name == "lists.range":
+            return self._range(arguments[0], values[0])
         extents = [value.extent for value in values]
+        if node.name in _LIST_FUNCTIONS and node.target is not None:
+            units, result = _LIST_FUNCTIONS[node.name](extents[0])
+            self.spend(units)
+            return result
         if self._is_own_function(node):
             self.spend(200 + sum(6 * extent.weight + extent.chars for extent in extents))
         handler = _FUNCTIONS.get(node.name)
@@ -293,6 +300,14 @@ class _Estimate:
             4 * sum(extent.chars for extent in extents) + 64,
             sum(extent.weight for extent in extents) * 4 + 8,
         )
+
+    def _range(self, argument: Node, value: Value) -> Extent:
+        """A list of so many numbers; without a known argument of any length."""
+        known = [argument.literal] if argument.kind == "literal" else value.values if isinstance(value, Known) else ()
+        numbers = [number for number in known if isinstance(number, int)]
+        count = max(0, *numbers) if numbers else _UNBOUNDED
+        self.spend(count)
+        return Extent(count, 0, count + 1)
 
     def _is_own_function(self, node: Node) -> bool:
         if node.name.startswith("_"):
@@ -405,6 +420,23 @@ def _sum(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     return 1 + total.chars / 16 + total.items / 2, total
 
 
+def _copied(extent: Extent) -> tuple[float, Extent]:
+    return 1 + extent.weight, extent
+
+
+def _flattened(extent: Extent) -> tuple[float, Extent]:
+    return 1 + 2 * extent.weight, Extent(extent.weight, extent.chars, extent.weight)
+
+
+def _sorted(extent: Extent) -> tuple[float, Extent]:
+    return 1 + 2 * extent.weight * (1 + extent.items.bit_length()), extent
+
+
+def _distinct(extent: Extent) -> tuple[float, Extent]:
+    """Each element is compared with those before."""
+    return 1 + 2 * extent.weight * (1 + extent.items), extent
+
+
 def _insert(_values: list[Value], extents: list[Extent]) -> tuple[float, Extent]:
     weight = sum(extent.weight for extent in extents)
     chars = max(extent.chars for extent in extents)
@@ -441,3 +473,12 @@ _FUNCTIONS: dict[str, _Handler] = {
     **dict.fromkeys(("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"), _compare),
     **dict.fromkeys(("sets.contains", "sets.equivalent", "sets.intersects"), _sets),
 }
+_LIST_FUNCTIONS: dict[str, Callable[[Extent], tuple[float, Extent]]] = {
+    "reverse": _copied,
+    "slice": _copied,
+    "flatten": _flattened,
+    "sort": _sorted,
+    "@sortByAssociatedKeys": _sorted,
+    "distinct": _distinct,
+}
+"""By the extent of the list."""

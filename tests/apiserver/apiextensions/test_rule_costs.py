@@ -183,6 +183,13 @@ UPSTREAM = {
     "join, bounded": (array(text(maxLength=10), 10), "self.join(' ') == 'aa bb'", 43),
     "isSorted": (array(text()), "self.isSorted() == true", 329854432052),
     "isSorted, bounded": (array(text(maxLength=10), 10), "self.isSorted() == true", 52),
+    "reverse": (array(INTEGER), "self.reverse() == self", 1730163),
+    "slice": (array(INTEGER), "self.slice(1, 3) == self", 16),
+    "flatten, bounded": (array(array(INTEGER, 10), 10), "self.flatten(2).size() > 0", 34),
+    "distinct, bounded": (array(text(maxLength=10), 1000), "self.distinct() == self", 2000113),
+    "sort, bounded": (array(text(maxLength=10), 1000), "self.sort() == self", 2100113),
+    "sortBy, bounded": (array(text(maxLength=10), 1000), "self.sortBy(x, x.size()) == self", 2014136),
+    "range": (INTEGER, "lists.range(1000).all(i, i < self)", 7012),
     "sums, bounded": (
         fields(a=array({"type": "integer"}, 10), b=array({"type": "integer"}, 10)),
         "self.a.sum() + self.b.sum() > 0",
