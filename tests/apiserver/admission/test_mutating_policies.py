@@ -120,6 +120,26 @@ async def test_failing_policy_rejects(api: Api) -> None:
     assert answer.body["details"]["causes"] == [{"message": message}]
 
 
+MOVE = "[JSONPatch{op: 'move', from: '/data/z', path: '/data/b'}]"
+
+
+@cases(
+    "failure_policy, status",
+    {"rejected for both failures": ("Fail", 403), "mutated by the others": ("Ignore", 201)},
+)
+async def test_mutations_after_a_failed_one_are_evaluated(api: Api, failure_policy: str, status: int) -> None:
+    """Recorded from v1.36.2."""
+    mutations = (MOVE, "[JSONPatch{op: 'add', path: '/data/c', value: '2'}]", MOVE)
+    answer = await created(api, policy(*mutations, failurePolicy=failure_policy))
+    assert answer.status == status
+    if status == 201:
+        assert answer.body["data"] == {"a": "1", "c": "2"}
+        return
+    detail = "JSON Patch: error in move for path: 'z': Unable to remove nonexistent key: z: missing value"
+    failure = {"message": f"{DENIED}{detail}"}
+    assert answer.body["details"]["causes"] == [failure, failure]
+
+
 async def test_map_lists_merge_by_keys_and_atomic_lists_are_rejected(api: Api) -> None:
     sidecar = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'side', image: 'i'%s}]}}"
     await api.create(POLICIES, policy(sidecar % "", resources="pods"))
@@ -183,6 +203,12 @@ async def test_rejected_policies(api: Api, policy_spec: Object, problem: str) ->
     {
         "a text instead of an object": ("'x'", "applyConfiguration.expression: Invalid value: \"'x'\": must evaluate "
             "to Object but got string"),
+        "a map": ("{'a': 1}", "applyConfiguration.expression: Invalid value: \"{'a': 1}\": must evaluate "
+            "to Object but got map(string, int)"),
+        "the object": ("object", 'applyConfiguration.expression: Invalid value: "object": must evaluate to Object but '
+            "got dyn"),
+        "an empty list": ("true ? [] : [] // JSONPatch", "jsonPatch.expression: Invalid value: \"true ? [] : [] // "
+            "JSONPatch\": must evaluate to list(JSONPatch) but got list(dyn)"),
         "a list of texts": ("['JSONPatch']", "jsonPatch.expression: Invalid value: \"['JSONPatch']\": must evaluate to "
             "list(JSONPatch) but got list(string)"),
     },

@@ -318,6 +318,10 @@ async def test_policies_do_not_apply_to_policies(api: Api) -> None:
             policy({"expression": "variables.q"}, variables=[{"name": "q", "expression": "quantity('1')"}]),
             "must evaluate to bool but got dyn",
         ),
+        "a variable of a policy without variables": (
+            policy({"expression": "variables.z"}),
+            "ERROR: <input>:1:1: undeclared reference to 'variables' (in container '')",
+        ),
         "an unknown variable": (
             policy({"expression": "variables.z"}, variables=[{"name": "a", "expression": "1"}]),
             "undefined field 'z'",

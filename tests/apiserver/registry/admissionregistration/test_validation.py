@@ -20,7 +20,7 @@ WEBHOOK: Object = {
 }
 MATCH_CONSTRAINTS = {"resourceRules": [RULE]}
 POLICY: Object = {"matchConstraints": MATCH_CONSTRAINTS, "validations": [{"expression": "true"}]}
-MUTATION = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}
+MUTATION = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/data'}]"}}
 MUTATING_POLICY: Object = {
     "matchConstraints": MATCH_CONSTRAINTS,
     "mutations": [MUTATION],

@@ -6,7 +6,7 @@ policy has changed the object.
 """
 
 import copy
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -194,10 +194,14 @@ class MutatingAdmissionPolicy(Plugin):
             if not isinstance(invocation, PolicyInvocation):
                 add_failure(invocation.binding, invocation.message)
                 continue
+
+            def add_invalid(error: ExpressionError, name: str = invocation.binding.name) -> None:
+                add_failure(name, str(error), "Invalid")
+
             try:
-                changed |= await self._mutate(write, policy, invocation)
+                changed |= await self._mutate(write, policy, invocation, add_invalid)
             except ExpressionError as error:
-                add_failure(invocation.binding.name, str(error), "Invalid")
+                add_invalid(error)
             except NotConverted as error:
                 add_failure(
                     invocation.binding.name,
@@ -205,7 +209,14 @@ class MutatingAdmissionPolicy(Plugin):
                 )
         return changed
 
-    async def _mutate(self, write: AdmissionAttributes, policy: Policy, invocation: PolicyInvocation) -> bool:
+    async def _mutate(
+        self,
+        write: AdmissionAttributes,
+        policy: Policy,
+        invocation: PolicyInvocation,
+        add_invalid: Callable[[ExpressionError], None],
+    ) -> bool:
+        """Returns whether the object has changed. As upstream, the mutations after a failed one are evaluated too."""
         info, param, work = invocation.info, invocation.param, self._core.long_work
         if not await policy.conditions.match(Activation(await versioned_attributes(self._core, write, info), param)):
             return False
@@ -215,9 +226,13 @@ class MutatingAdmissionPolicy(Plugin):
             activation = Activation(await versioned_attributes(self._core, write, info), param)
             obj = await converted(self._core, write, write.obj, info)
             assert obj is not None, "only writes with an object are mutated"
-            with self._observed(policy.name, invocation.binding.name):
-                value = await mutation.evaluate(activation)
-                mutated = await work.run(estimated_size(obj, value), mutation.apply, obj, value, info)
+            try:
+                with self._observed(policy.name, invocation.binding.name):
+                    value = await mutation.evaluate(activation)
+                    mutated = await work.run(estimated_size(obj, value), mutation.apply, obj, value, info)
+            except ExpressionError as error:
+                add_invalid(error)
+                continue
             if info is not write.info:
                 mutated = await convert(self._core, info, write.info, mutated)
             strict, size = mutation.is_json_patch, estimated_size(mutated)

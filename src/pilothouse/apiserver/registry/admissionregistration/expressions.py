@@ -78,15 +78,18 @@ def _typed_expression(scope: Any, expression: str, path: str) -> tuple[ErrorList
         return [invalid(path, expression, str(error))], "dyn"
 
 
-def _scope(params: bool, variables: Sequence[Object], types: VariableTypes, *, authorizer: bool = True) -> Any:
-    valid_variables = [variable for variable in variables if _is_identifier(variable.get("name") or "")]
+def _scope(params: bool, variables: Sequence[Object] | None, types: VariableTypes, *, authorizer: bool = True) -> Any:
+    """Without a list of variables, even an empty one, ``variables`` is not declared."""
+    valid_variables = None
+    if variables is not None:
+        valid_variables = [variable for variable in variables if _is_identifier(variable.get("name") or "")]
     return scopes.Scope(
         params=params, variables=valid_variables, variable_types=types, authorizer=authorizer, exact=True
     )
 
 
 def validate_validations(spec: Object, name: str, types: VariableTypes) -> ErrorList:
-    params, variables = spec.get("paramKind") is not None, spec.get("variables") or []
+    params, variables = spec.get("paramKind") is not None, spec.get("variables") or None
     scope, message_scope = _scope(params, variables, types), _scope(params, variables, types, authorizer=False)
     errors: ErrorList = []
     for position, validation in enumerate(spec.get("validations") or ()):
@@ -170,12 +173,14 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
 
 
 def _validate_result_of_mutation(scope: Any, expression: str, path: str, compiled: str, kind: str) -> ErrorList:
-    """Reject an expression whose type is known not to be that of a mutation; in ``compiled`` objects are maps."""
+    """Reject an expression whose type is known not to be that of a mutation; in ``compiled`` objects are maps. Only
+    initializers in the expression itself have such a type: variables must not have any."""
     result = checked.format_type(scope.compile(compiled, (), uniform=False).output_type)
     if kind == "JSONPatch":
-        expected, allowed = "list(JSONPatch)", result in ("dyn", "list(dyn)") or result.startswith("list(map(")
+        expected, allowed = "list(JSONPatch)", result == "list(dyn)" or result.startswith("list(map(")
     else:
-        expected, allowed = "Object", result == "dyn" or result.startswith("map(")
+        expected, allowed = "Object", result.startswith("map(")
+    allowed = (allowed or result == "dyn") and compiled != expression
     return [] if allowed else [invalid(path, expression, f"must evaluate to {expected} but got {result}")]
 
 
