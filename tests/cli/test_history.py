@@ -381,6 +381,11 @@ def table_of(columns: str, cells: list[Any], obj: dict[str, Any]) -> Table:
             },
             ["4s", "Normal", "Started", "pod/p", "", "kubelet", "text", "30s", 3, "settings"],
         ),
+        "a custom resource with the columns of a built-in one": (
+            Kind("policy.example.com", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, dict),
+            "Name, Min Available, Max Unavailable, Allowed Disruptions, Age",
+            ["settings", "1", "N/A", 3, "35m"], CREATED, ["settings", "1", "N/A", 3, "40s"],
+        ),
         "columns of another version": (EVENTS, "Last Seen, Age", ["35m", "35m"], CREATED, ["35m", "40s"]),
     },
 )  # fmt: skip

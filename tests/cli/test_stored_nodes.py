@@ -9,7 +9,7 @@ from tests.tables import cases
 from pilothouse.cli import up
 from pilothouse.cli.program import UserError
 from pilothouse.cli.restored import restored_cluster
-from pilothouse.cli.stored_nodes import StoredNodes, stored_nodes, write_nodes
+from pilothouse.cli.stored_nodes import StoredNodes, is_stored, stored_nodes, write_nodes
 
 
 @cases(
@@ -39,6 +39,21 @@ def test_thousands_of_nodes_are_compared_in_linear_time(tmp_path: Path) -> None:
     parsed = up.flag_set("up").parse([f"--data-dir={tmp_path}", "--nodes=50000"])
     write_nodes(parsed)
     assert write_nodes(parsed) == (), "with a set for each node it takes minutes"
+
+
+@cases(
+    "flags, stored",
+    {
+        "a data directory": (["--data-dir=d"], True),
+        "in memory": ([], False),
+        "an etcd, whose nodes other servers may simulate": (
+            ["--data-dir=d", "--etcd-servers=http://127.0.0.1:2379"],
+            False,
+        ),
+    },
+)
+def test_where_nodes_are_stored(flags: list[str], stored: bool) -> None:
+    assert is_stored(up.flag_set("up").parse(flags)) == stored
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
