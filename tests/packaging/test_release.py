@@ -166,13 +166,15 @@ def test_action_escapes_the_cluster_name(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step.get("id") == "create"]
     program = tmp_path / "pilothouse"
-    program.write_text('#!/bin/sh\nprintf "%s|" "$@"; exit 3\n')
+    program.write_text('#!/bin/sh\nprintf "%s|" "$@"; echo; exit 3\n')
     program.chmod(0o755)
     inputs = {"NAME": "--kubeconfig=/etc/passwd", "FLAGS": "--nodes 1", "MANIFESTS": "-", "TIMEOUT": "1s"}
     environment = {**os.environ, **inputs, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run([*BASH, step["run"]], env=environment, capture_output=True, text=True, check=False)
     words = "create|cluster|--in-memory|--timeout|1s|--filename|-|--nodes|1|--|--kubeconfig=/etc/passwd|"
-    assert (done.stdout, done.returncode) == (words, 3)
+    printed, annotation, *more = done.stdout.splitlines()
+    assert (printed, more, done.returncode) == (words, [], 3)
+    assert annotation.startswith("::error::The cluster was not created")
 
 
 def test_action_takes_over_a_runner_that_keeps_its_machine(tmp_path: Path) -> None:

@@ -224,6 +224,17 @@ def test_the_example_with_a_kopf_operator(tmp_path: Path) -> None:
     assert "Stopped controller" not in done.stdout
 
 
+def test_the_example_with_a_kopf_operator_that_ends(tmp_path: Path) -> None:
+    pytest.importorskip("kopf")
+    (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"] + _EXAMPLES["kopf"])
+    (tmp_path / "crd.yaml").write_text(_DEFINITION)
+    (tmp_path / "shop_operator.py").write_text("raise ValueError('no handlers today')")
+    suite = "import time\ndef test_first(operator):\n    while not operator.future.done(): time.sleep(0.1)\n"
+    done = _pytest(tmp_path, f"{suite}def test_second(): ...\n")
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "the operator has ended: ValueError('no handlers today')" in done.stdout
+
+
 _FAILING = """
 from kubernetes import client
 
