@@ -5,6 +5,7 @@ Mirrors kubelet v1.36 ``pkg/kubelet/kuberuntime/kuberuntime_manager_test.go`` (`
 """
 
 import itertools
+import math
 import time
 from typing import Any
 
@@ -298,6 +299,35 @@ def test_behavior_of_pods_from_annotations(pod_object: Any, until: float, expect
     running_pod = runtime_pod(pod_object, PLAIN, until=float(until))
     assert [row[1:] for row in states(running_pod)] == expected
     assert phase_of(running_pod) == phase
+
+
+def stopping(**hook: Any) -> dict[str, Any]:
+    return {"name": "a", "image": "x", "lifecycle": {"preStop": hook}}
+
+
+@cases(
+    "pod_object, seconds",
+    {
+        "no hook": (pod(), 2.0),
+        "sleep": (pod(containers=[stopping(sleep={"seconds": 5})]), 7.0),
+        "a command": (pod(containers=[stopping(exec={"command": ["sh", "-c", "sleep 15"]})]), 17.0),
+        "a command that is not understood": (pod(containers=[stopping(exec={"command": ["nginx-quit"]})]), 2.0),
+        "one that does not end": (pod(containers=[stopping(exec={"command": ["sleep", "infinity"]})]), math.inf),
+        "a request": (pod(containers=[stopping(httpGet={"port": 80})]), 2.0),
+        "the longest of all": (
+            pod(
+                containers=[stopping(sleep={"seconds": 3}), {**stopping(sleep={"seconds": 4}), "name": "b"}],
+                initContainers=[{**stopping(sleep={"seconds": 9}), "name": "c", "restartPolicy": "Always"}],
+            ),
+            11.0,
+        ),
+        "an annotation": (pod(containers=[stopping(sleep={"seconds": 5})], annotations={"stop-delay": "1s"}), 1.0),
+    },
+)
+def test_hooks_before_the_stop_take_time(pod_object: Any, seconds: float) -> None:
+    assert behaviour_of(pod_object, PLAIN).stop_delay == seconds
+    ignoring = behaviour_of(pod_object, Profile(stop_delay=2.0, commands=False)).stop_delay
+    assert ignoring == (1.0 if seconds == 1.0 else 2.0)
 
 
 def test_commands_may_be_ignored() -> None:

@@ -232,7 +232,40 @@ def test_the_example_with_a_kopf_operator_that_ends(tmp_path: Path) -> None:
     suite = "import time\ndef test_first(operator):\n    while not operator.future.done(): time.sleep(0.1)\n"
     done = _pytest(tmp_path, f"{suite}def test_second(): ...\n")
     assert "1 passed" in done.stdout, done.stdout + done.stderr
-    assert "the operator has ended: ValueError('no handlers today')" in done.stdout
+    reported = [line for line in done.stdout.splitlines() if line.startswith("the operator has ended: ")]
+    assert reported == ["the operator has ended: ValueError('no handlers today')"] * 2, "also the first test says so"
+
+
+_WITHOUT_CLIENT = """
+import os, sys
+
+import pytest
+
+sys.modules.update(dict.fromkeys(("kubernetes", "kubernetes_asyncio", "pykube")))
+
+
+@pytest.fixture(scope="session")
+def kubernetes_cluster(pilothouse_server):
+    os.environ["KUBECONFIG"] = str(pilothouse_server.kubeconfig)
+"""
+
+
+def test_the_example_with_a_kopf_operator_without_the_official_client(tmp_path: Path) -> None:
+    pytest.importorskip("kopf")
+    (tmp_path / "conftest.py").write_text(_WITHOUT_CLIENT + _EXAMPLES["kopf"])
+    (tmp_path / "crd.yaml").write_text(_DEFINITION)
+    (tmp_path / "shop_operator.py").write_text(
+        "import kopf\n@kopf.on.create('example.com', 'v1', 'shops')\n"
+        "def create(patch, **_):\n    patch.status['made'] = True\n"
+    )
+    done = _pytest(
+        tmp_path,
+        "def test_a_shop_is_made(pilothouse):\n"
+        "    shop = {'apiVersion': 'example.com/v1', 'kind': 'Shop', 'metadata': {'name': 'tea'}}\n"
+        "    pilothouse.create(shop)\n"
+        "    pilothouse.wait_for('example.com/v1', 'Shop', 'tea', lambda tea: 'made' in (tea.get('status') or {}))\n",
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 _FAILING = """

@@ -14,7 +14,7 @@ from pilothouse.api.certificates import CERTIFICATE_SIGNING_REQUESTS
 from pilothouse.api.core import RESOURCE_QUOTAS
 from pilothouse.api.meta import Object
 from pilothouse.client.patches import merge_patch
-from pilothouse.why import AS_DESIRED, NO_CONDITION, STORED
+from pilothouse.why import AS_DESIRED, NO_CONDITION, NO_STATUS, STORED
 
 
 def _object(api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -216,6 +216,28 @@ async def test_object_whose_kopf_handler_fails(cluster: Cluster) -> None:
     assert step.text == "widget/tea is not handled: kopf's handler create has failed once: 'replicaz'"
     assert step.table == ["it is called again at 2026-11-29T14:01:00.000000"]
     assert "was created" in step.because[0].text
+
+
+@cases(
+    "handled, lines",
+    {
+        "this spec": ('{"spec":{"replicas":1}}', ["kopf's handlers of this spec have ended"]),
+        "an earlier spec": ('{"spec":{"replicas":2}}', []),
+        "no JSON": ("{", []),
+        "another type": ("[]", []),
+        "too deep": ("[" * 100_000, []),
+    },
+)
+async def test_object_that_kopf_has_handled(cluster: Cluster, handled: str, lines: list[str]) -> None:
+    await cluster.create(custom_resources.definition("Widget"))
+    await asyncio.sleep(5)
+    widget = _object("example.com/v1", "Widget", "tea")
+    widget["spec"] = {"replicas": 1}
+    widget["metadata"]["annotations"] = {"kopf.zalando.org/last-handled-configuration": f"{handled}\n"}
+    await cluster.create(widget)
+    explanation = await cluster.why("widgets.example.com", "tea")
+    assert explanation.state == NO_STATUS
+    assert explanation.steps[0].table == lines
 
 
 async def test_kopf_handler_that_waits_for_its_subhandlers(cluster: Cluster) -> None:

@@ -123,11 +123,12 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
         (container.name, _script(pod, container, profile, inherited, _EPHEMERAL, at))
         for at, container in enumerate(spec.ephemeral_containers)
     )
+    stop_delay = profile.stop_delay + (_pre_stop_seconds(pod) if profile.commands else 0.0)
     if not own:
         return Behaviour(
             accept_delay=profile.accept_delay,
             start_delay=profile.start_delay,
-            stop_delay=profile.stop_delay,
+            stop_delay=stop_delay,
             remove_delay=profile.remove_delay,
             scripts=scripts,
             ephemeral=ephemeral,
@@ -135,7 +136,7 @@ def behaviour_of(pod: NodePod, profile: Profile) -> Behaviour:
     behaviour = Behaviour(
         accept_delay=reader.read("accept-delay", parse_duration, profile.accept_delay),
         start_delay=reader.read("start-delay", parse_duration, profile.start_delay),
-        stop_delay=reader.read("stop-delay", parse_duration, profile.stop_delay),
+        stop_delay=reader.read("stop-delay", parse_duration, stop_delay),
         remove_delay=reader.read("remove-delay", parse_duration, profile.remove_delay),
         scripts=scripts,
         ephemeral=ephemeral,
@@ -241,6 +242,19 @@ def _plain_outcome(pod: NodePod, container: NodeContainer, words: tuple[str, ...
         return container_commands.outcome_of(words)
     environment = container_environment.environment_of(pod.metadata, container.env)
     return container_commands.outcome_of(words, environment)
+
+
+def _pre_stop_seconds(pod: NodePod) -> float:
+    """How long the longest preStop hook takes, if that is known: the containers get SIGTERM after their hooks."""
+    seconds = 0.0
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
+        if hook is not None and hook.sleep is not None:
+            seconds = max(seconds, float(hook.sleep.seconds))
+        elif hook is not None and hook.exec is not None:
+            outcome = _plain_outcome(pod, container, hook.exec.command)
+            seconds = max(seconds, 0.0 if outcome is None else outcome.seconds)
+    return seconds
 
 
 def _usual_seconds(container: NodeContainer, profile: Profile, words: tuple[str, ...], role: str) -> float:

@@ -97,6 +97,31 @@ class NodeVolume(core.Volume, frozen=True):
     projected: ProjectedVolume | None = None
 
 
+class SleepAction(View, frozen=True):
+    """A hook that only takes time."""
+
+    seconds: int = 0
+
+
+class ExecAction(View, frozen=True):
+    """A hook that executes a command in the container."""
+
+    command: tuple[str, ...] = ()
+
+
+class LifecycleHandler(View, frozen=True):
+    """A hook; one that sends a request has neither."""
+
+    sleep: SleepAction | None = None
+    exec: ExecAction | None = None
+
+
+class Lifecycle(View, frozen=True):
+    """The hooks of a container that take time here."""
+
+    pre_stop: LifecycleHandler | None = None
+
+
 class NodeContainer(Container, frozen=True):
     """A container with its command and its probes."""
 
@@ -109,6 +134,7 @@ class NodeContainer(Container, frozen=True):
     env: tuple[Variable, ...] | None = ()
     env_from: tuple[VariablesSource, ...] | None = ()
     stdin: bool = False
+    lifecycle: Lifecycle | None = None
 
 
 class Waiting(View, frozen=True):

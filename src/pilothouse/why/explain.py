@@ -5,7 +5,7 @@ import datetime
 from pilothouse.env import Env
 from pilothouse.why.chain import Chain, UnrecordedFault
 from pilothouse.why.evidence import Evidence, Reference
-from pilothouse.why.states import conditions, lifetime, recorded, stored
+from pilothouse.why.states import conditions, kopf_handlers, lifetime, recorded, stored
 from pilothouse.why.states.missing_owners import missing_owners
 from pilothouse.why.states.registry import CHECKS, CHECKS_OF_STORED, DEFAULT_CHECKS
 from pilothouse.why.steps import AS_DESIRED, NO_CONDITION, NO_STATUS, UNKNOWN_CONDITIONS, Explanation
@@ -55,7 +55,7 @@ async def finding(view: View) -> Finding:
     if last is None:
         last = lifetime.unrecorded(view)
     if resource not in CHECKS:
-        last.table = [*last.table, *conditions.other_lines(view)]
+        last.table = [*last.table, *conditions.other_lines(view), *kopf_handlers.handled_lines(view)]
         if conditions.has_unknown_conditions(view):
             return Finding(UNKNOWN_CONDITIONS, (last,))
     if not _has_no_conditions(view):

@@ -10,6 +10,7 @@ from pilothouse.why.steps import STATE, Step
 from pilothouse.why.view import Finding, View
 
 _PREFIX = "kopf.zalando.org/"
+_LAST_HANDLED = f"{_PREFIX}last-handled-configuration"
 _MAX_HANDLERS = 5
 _MAX_MESSAGE = 500
 _HTTP_HEADERS, _HTTP_BODY = "HTTP response headers:", "HTTP response body:"
@@ -25,17 +26,34 @@ async def failed_handler(view: View) -> Finding | None:
     return Finding("handler failed", tuple(steps[:_MAX_HANDLERS]))
 
 
+def handled_lines(view: View) -> list[str]:
+    """A line if no handler is called any more for the spec as it is. kopf does not keep whether they have succeeded."""
+    text = _annotations(view).get(_LAST_HANDLED)
+    handled = None if text is None else _decoded(text)
+    if not isinstance(handled, dict) or (handled.get("spec") or {}) != view.spec:
+        return []
+    return ["kopf's handlers of this spec have ended"]
+
+
 def _failed(view: View) -> Iterator[tuple[str, dict[str, Any]]]:
-    annotations = ((view.now or {}).get("metadata") or {}).get("annotations") or {}
-    for key, text in sorted(annotations.items()):
+    for key, text in sorted(_annotations(view).items()):
         if not key.startswith(_PREFIX) or '"retries"' not in text:
             continue
-        try:
-            progress = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
+        progress = _decoded(text)
         if isinstance(progress, dict) and progress.get("retries") and not _succeeds(progress):
             yield key.removeprefix(_PREFIX), progress
+
+
+def _annotations(view: View) -> dict[str, str]:
+    return ((view.now or {}).get("metadata") or {}).get("annotations") or {}
+
+
+def _decoded(text: str) -> Any:
+    """None if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _succeeds(progress: dict[str, Any]) -> bool:
@@ -60,10 +78,7 @@ def _shortened(message: str) -> str:
     """Without the headers that the official client's ApiException has before the body, of a Status only its message."""
     reason, found, body = message.partition(_HTTP_BODY)
     if found:
-        try:
-            status = json.loads(body)
-        except (ValueError, RecursionError):
-            status = None
+        status = _decoded(body)
         said = status.get("message") if isinstance(status, dict) else None
         message = f"{reason.partition(_HTTP_HEADERS)[0]} {said or body}"
     text = " ".join(message.split())
