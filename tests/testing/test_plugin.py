@@ -228,9 +228,15 @@ def test_the_example_with_a_kopf_operator_that_ends(tmp_path: Path) -> None:
     pytest.importorskip("kopf")
     (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"] + _EXAMPLES["kopf"])
     (tmp_path / "crd.yaml").write_text(_DEFINITION)
-    (tmp_path / "shop_operator.py").write_text("raise ValueError('no handlers today')")
-    suite = "import time\ndef test_first(operator):\n    while not operator.future.done(): time.sleep(0.1)\n"
-    done = _pytest(tmp_path, f"{suite}def test_second(): ...\n")
+    (tmp_path / "shop_operator.py").write_text(
+        "import pathlib, time\nwhile not pathlib.Path('end').exists(): time.sleep(0.05)\n"
+        "raise ValueError('no handlers today')\n"
+    )
+    suite = (
+        "import pathlib, time\ndef test_first(operator):\n    pathlib.Path('end').touch()\n"
+        "    while not operator.future.done(): time.sleep(0.1)\ndef test_second(): ...\n"
+    )
+    done = _pytest(tmp_path, suite)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     reported = [line for line in done.stdout.splitlines() if line.startswith("the operator has ended: ")]
     assert reported == ["the operator has ended: ValueError('no handlers today')"] * 2, "also the first test says so"
