@@ -2,6 +2,7 @@
 
 import os
 import resource
+import socket
 import time
 from pathlib import Path
 
@@ -49,6 +50,27 @@ def test_start_time(registry: Registry) -> None:
     started = registry.value("process_start_time_seconds")
     assert time.time() - 24 * 3600 < started < time.time() + 1
     assert started == registry.value("process_start_time_seconds")
+
+
+def test_network_bytes_grow_with_what_is_sent(registry: Registry) -> None:
+    """As client_golang, also the bytes of other processes in the network namespace."""
+    names = ("process_network_receive_bytes_total", "process_network_transmit_bytes_total")
+    before = [registry.value(name) for name in names]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver, socket.socket(type=socket.SOCK_DGRAM) as sender:
+        receiver.bind(("127.0.0.1", 0))
+        sender.sendto(b"x" * 5_000, receiver.getsockname())
+        assert len(receiver.recv(10_000)) == 5_000
+    after = [registry.value(name) for name in names]
+    assert all(later >= earlier + 5_000 for earlier, later in zip(before, after, strict=True))
+
+
+def test_no_network_bytes_without_a_network(tmp_path: Path) -> None:
+    (tmp_path / "self" / "fd").mkdir(parents=True)
+    for name in ("stat", "self/stat"):
+        (tmp_path / name).write_bytes(Path("/proc", name).read_bytes())
+    registry = Registry()
+    process_metrics.install(registry, tmp_path)
+    assert registry.value("process_network_receive_bytes_total") == 0
 
 
 def test_unlimited_file_descriptors_are_shown_as_in_go(registry: Registry) -> None:

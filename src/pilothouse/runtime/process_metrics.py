@@ -37,6 +37,12 @@ def install(registry: Registry, proc: Path = Path("/proc")) -> None:
         "process_start_time_seconds", "Start time of the process since unix epoch in seconds."
     ).labels()
     started.set(_boot_time(proc) + int(_fields(process)[19]) / ticks)
+    received = registry.counter(
+        "process_network_receive_bytes_total", "Number of bytes received by the process over the network."
+    ).labels()
+    sent = registry.counter(
+        "process_network_transmit_bytes_total", "Number of bytes sent by the process over the network."
+    ).labels()
 
     def refresh() -> None:
         fields = _fields(process)
@@ -44,6 +50,7 @@ def install(registry: Registry, proc: Path = Path("/proc")) -> None:
         virtual.set(int(fields[20]))
         resident.set(int(fields[21]) * page)
         opened.set(len(os.listdir(process / "fd")))
+        received.value, sent.value = _network_bytes(process)
         # Both can be changed from outside while the process runs (prlimit).
         most_virtual.set(_limit(resource.RLIMIT_AS))
         most_opened.set(_limit(resource.RLIMIT_NOFILE))
@@ -66,6 +73,17 @@ def _fields(process: Path) -> list[str]:
 def _boot_time(proc: Path) -> int:
     line = next(line for line in (proc / "stat").read_text().splitlines() if line.startswith("btime "))
     return int(line.split()[1])
+
+
+def _network_bytes(process: Path) -> tuple[float, float]:
+    """The bytes received and sent: as in Go, those of the whole network namespace."""
+    try:
+        lines = (process / "net" / "netstat").read_text().splitlines()
+    except OSError:
+        return 0.0, 0.0
+    names, values = (line.split() for line in lines if line.startswith("IpExt: "))
+    counts = dict(zip(names, values, strict=True))
+    return float(counts.get("InOctets", 0)), float(counts.get("OutOctets", 0))
 
 
 def _limit(which: int) -> float:
