@@ -48,6 +48,18 @@ async def test_pod_is_charged_immediately(api: Api) -> None:
     assert await used(api) == expected
 
 
+async def test_the_server_owns_what_it_has_charged(api: Api) -> None:
+    """Recorded from v1.36.2."""
+    await quota(api, {"pods": "5", "secrets": "5"})
+    for name in ("p", "q"):
+        await api.create(PODS, pod(name))
+    entries = (await api.get(f"{QUOTAS}/q")).meta["managedFields"]
+    of_status = {entry["manager"]: entry["fieldsV1"]["f:status"] for entry in entries if "subresource" in entry}
+    assert of_status.pop("kube-apiserver") == {"f:used": {"f:pods": {}}}
+    (of_client,) = of_status.values()
+    assert of_client["f:used"] == {".": {}, "f:secrets": {}}
+
+
 async def test_exceeding_pod_is_rejected_and_not_charged(api: Api) -> None:
     await quota(
         api,

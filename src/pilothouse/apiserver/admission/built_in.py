@@ -103,7 +103,7 @@ FACTORIES: Mapping[str, Callable[[Core], Plugin]] = {
     "ValidatingAdmissionWebhook": lambda core: UnconfiguredPlugin.or_plugin(
         core, lambda core: webhooks.ValidatingWebhooks(core), ("validatingwebhookconfigurations",)
     ),
-    "ResourceQuota": lambda core: ResourceQuota(core.env, core.store, core.table),
+    "ResourceQuota": ResourceQuota,
 }
 """Plugin name → factory. Plugins run in the order of ``names.ALL_ORDERED_PLUGINS``, not of these rows."""
 

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
+from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.objects import decode, stage_object
 from pilothouse.apiserver.origins import reason
-from pilothouse.apiserver.resources import ResourceTable
-from pilothouse.env import Env
 from pilothouse.machinery.quantities import Quantity
 from pilothouse.semantics.pod_amounts import Amounts, add, amounts
 from pilothouse.semantics.quota import Evaluator, ScopeRequirement, evaluator_for
-from pilothouse.storage import Record, Store
+from pilothouse.storage import Record
 
 PREFIX = "/resourcequotas/"
 _ZERO = Quantity(0)
@@ -72,10 +71,10 @@ class Quota:
 class ResourceQuota(Plugin):
     """Charges creations and updates that increase the usage. The quota controller decreases it."""
 
-    def __init__(self, env: Env, store: Store, table: ResourceTable) -> None:
-        self._env = env
-        self._store = store
-        self._info = table.built_in("", "resourcequotas")
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._store = core.store
+        self._info = core.table.built_in("", "resourcequotas")
         self._cache: dict[str, Quota] = {}
 
     def reads_updates(self, resource: str) -> bool:
@@ -135,7 +134,7 @@ class ResourceQuota(Plugin):
             interesting_quotas.append(quota)
         if not interesting_quotas:
             return []
-        now = self._env.now()
+        now = self._core.env.now()
         usage = evaluator.usage(obj, now)
         negative = sorted(name for name, amount in usage.items() if amount < _ZERO)
         if negative:
@@ -169,6 +168,7 @@ class ResourceQuota(Plugin):
             for name, amount in used.items()
             if name in quota.hard and name in quota.used and quota.used[name] != amount
         )
+        self._core.managed_fields.update_on_server_update(self._info, record.value, obj, "status")
         # Committed in the same transaction as the object.
         with reason(f"ResourceQuota {quota.name} is charged for {write.info.resource} {write.name}: {charged}"):
             stage_object(self._store, self._info, record.key, obj, expected=record.revision)
