@@ -260,6 +260,11 @@ def test_configz() -> None:
         "KubeControllerManagerConfiguration",
         "kubecontrollermanager.config.k8s.io/v1alpha1",
     )
+    # As kube-controller-manager v1.36.2 has it: the insecure port, and nothing about the shutdown.
+    assert inner["Generic"]["Port"] == 0
+    assert "ControllerShutdownTimeout" not in inner["Generic"]
+    assert inner["AttachDetachController"]["disableForceDetachOnTimeout"] is False
+    assert inner["NodeLifecycleController"]["PodEvictionTimeout"] == "0s"
     assert inner["Generic"]["MinResyncPeriod"] == "12h0m0s"
     assert inner["Generic"]["ClientConnection"]["qps"] == 5.0
     assert inner["Generic"]["LeaderElection"]["resourceName"] == "kube-controller-manager"

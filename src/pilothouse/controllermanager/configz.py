@@ -33,7 +33,7 @@ KubeCloudShared
 AttachDetachController
     DisableAttachDetachReconcilerSync disable-attach-detach-reconcile-sync
     ReconcilerSyncLoopPeriod attach-detach-reconcile-sync-period
-    DisableForceDetachOnTimeout disable-force-detach-on-timeout
+    disableForceDetachOnTimeout disable-force-detach-on-timeout
 CSRSigningController
     ClusterSigningCertFile "cluster-signing-cert-file
     ClusterSigningKeyFile "cluster-signing-key-file
@@ -182,7 +182,7 @@ def _generic(options: Options) -> dict[str, Any]:
     election = options.leader_election
     migration = options.leader_migration
     return {
-        "Port": options.serving.port,
+        "Port": 0,  # that of the insecure port, which no flag sets any more
         "Address": options.serving.bind_address,
         "MinResyncPeriod": format_duration(options.min_resync_period),
         "ClientConnection": {
@@ -209,7 +209,6 @@ def _generic(options: Options) -> dict[str, Any]:
         },
         "LeaderMigrationEnabled": migration is not None,
         "LeaderMigration": _migration(migration),
-        "ControllerShutdownTimeout": format_duration(options.shutdown_timeout),
     }
 
 
@@ -228,7 +227,7 @@ def _add_constants(document: dict[str, Any], options: Options) -> None:
     ]
     first, _comma, second = options.flag_values["service-cluster-ip-range"].partition(",")
     document["NodeIPAMController"] |= {"ServiceCIDR": first, "SecondaryServiceCIDR": second}
-    document["NodeLifecycleController"]["PodEvictionTimeout"] = "5m0s"
+    document["NodeLifecycleController"]["PodEvictionTimeout"] = "0s"
     recycler = document["PersistentVolumeBinderController"]["VolumeConfiguration"]
     recycler["PersistentVolumeRecyclerConfiguration"]["MaximumRetry"] = 3
 
