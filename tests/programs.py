@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.real_cluster import GOGC, RealCluster
+from tests.real_cluster import GOGC, RealCluster, without_insecure_port
 
 ROOT = Path(__file__).resolve().parent.parent
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -138,7 +138,7 @@ def run_pilothouse(
 
 
 def kube_controller_manager(cluster: RealCluster, directory: Path, *flags: str) -> Program:
-    """Start kube-controller-manager (v1.20) as administrator, with the ReplicaSet controller only."""
+    """Start kube-controller-manager as administrator, with the ReplicaSet controller only."""
     kubeconfig = str(cluster.kubeconfig)
     command = [
         str(cluster.assets / "kube-controller-manager"),
@@ -146,7 +146,7 @@ def kube_controller_manager(cluster: RealCluster, directory: Path, *flags: str) 
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         "--controllers=replicaset",
-        "--port=0",
+        *without_insecure_port("kube-controller-manager"),
         f"--secure-port={free_port()}",
         f"--cert-dir={directory}",
         "--leader-elect-resource-lock=leases",

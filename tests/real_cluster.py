@@ -10,11 +10,13 @@ import base64
 import contextlib
 import ctypes
 import datetime
+import functools
 import http.client
 import ipaddress
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -48,6 +50,22 @@ def missing_programs() -> str:
         return "KUBEBUILDER_ASSETS is not set: it names a folder with etcd and kube-apiserver"
     absent = [name for name in ("etcd", "kube-apiserver") if not os.access(Path(assets) / name, os.X_OK)]
     return f"KUBEBUILDER_ASSETS={assets} has no {' and no '.join(absent)}" if absent else ""
+
+
+@functools.cache
+def minor_version(program: str = "kube-apiserver") -> int:
+    """The minor version of a program in ``KUBEBUILDER_ASSETS``. Most tests do not depend on it: v1.20 and v1.36 are
+    tried."""
+    path = Path(os.environ["KUBEBUILDER_ASSETS"]) / program
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=30)
+    version = re.search(r"v1\.(\d+)\.", done.stdout)
+    assert version is not None, done.stdout
+    return int(version[1])
+
+
+def without_insecure_port(program: str) -> tuple[str, ...]:
+    """The flag that closes the insecure port of a program, which v1.24 has removed."""
+    return ("--port=0",) if minor_version(program) < 24 else ()
 
 
 class RequestFailed(AssertionError):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.controllers.real_world import RealWorld
-from tests.real_cluster import RealCluster
+from tests.real_cluster import RealCluster, minor_version
 
 from pilothouse.api import wire
 from pilothouse.client.interceptor import Answer, Interceptor, Rule
@@ -23,6 +23,11 @@ NEEDED = ("system:kube-controller-manager", "system:controller:horizontal-pod-au
 CURRENT_VERSION, OLDER_VERSION = "autoscaling/v2", "autoscaling/v2beta2"
 LABELS = {"app": "web"}
 OPTIONS = HorizontalPodAutoscalerOptions(sync_period=0.5, cpu_initialization_period=0.0, downscale_stabilization=3.0)
+
+
+def _is_older() -> bool:
+    """Whether the server has no autoscaling/v2, which v1.23 has added."""
+    return minor_version() < 23
 
 
 def _to_older(request: wire.Request) -> wire.Request:
@@ -121,7 +126,7 @@ class AutoscalerWorld(RealWorld):
         return status
 
     def conditions(self) -> dict[str, Any]:
-        path = self.autoscalers.replace("/v1/", "/v2beta2/")
+        path = self.autoscalers.replace("/v1/", "/v2beta2/" if _is_older() else "/v2/")
         status = self.cluster.request("GET", f"{path}/web")["status"]
         return {item["type"]: item for item in status.get("conditions") or ()}
 
@@ -139,7 +144,7 @@ async def test_replicas_follow_the_metrics(env: Env, real_cluster: RealCluster) 
     faults: list[Interceptor] = []
 
     def wrap(transport: wire.Transport) -> wire.Transport:
-        faults.append(Interceptor(Older(transport), env))
+        faults.append(Interceptor(Older(transport) if _is_older() else transport, env))
         return faults[0]
 
     async with hpa.controllers((DESCRIPTOR, OPTIONS), user="autoscaler", roles=NEEDED, wrap=wrap):
