@@ -16,17 +16,17 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybinding
 @pytest.mark.parametrize(
     ("source", "rewritten"),
     [
-        ("Object{a: 1}", '      {"a": 1}'),
-        ("Object{a: Object.a{b: x, ?c: y}}", '      {"a":         {"b": x, ?"c": y}}'),
+        ("Object{a: 1}", '{"@":0,"a": 1}'),
+        ("Object{a: Object.a{b: x, ?c: y}}", '{"@":0,"a":   {"@":1,"b": x, ?"c": y}}'),
         ("[JSONPatch{op: 'add', value: {'k': Object}}]", "[         {\"op\": 'add', \"value\": {'k': Object}}]"),
-        ("Object{a: c ? [d, e] : f(g, h), i: {j: k}}", '      {"a": c ? [d, e] : f(g, h), "i": {j: k}}'),
+        ("Object{a: c ? [d, e] : f(g, h), i: {j: k}}", '{"@":0,"a": c ? [d, e] : f(g, h), "i": {j: k}}'),
         ("'Object{a: 1}' + x.Object", "'Object{a: 1}' + x.Object"),
-        ("Object { // a: 1\n  my__dash__name: 1 }", '       { // a: 1\n  "my-name": 1 }'),
+        ("Object { // a: 1\n  my__dash__name: 1 }", ' {"@":0, // a: 1\n  "my-name": 1 }'),
         ("object.spec{a: 1}", "object.spec{a: 1}"),
     ],
 )  # fmt: skip
 def test_object_initializers_become_maps(source: str, rewritten: str) -> None:
-    assert initializers_as_maps(source) == rewritten
+    assert initializers_as_maps(source).text == rewritten
 
 
 def test_escaped_field_names_are_unescaped() -> None:
@@ -219,6 +219,38 @@ async def test_mutations_of_another_type_are_invalid(api: Api, mutation: str, me
         422,
         f'MutatingAdmissionPolicy.admissionregistration.k8s.io "p" is invalid: spec.mutations[0].{message}',
     )
+
+
+@cases(
+    "mutation, expected, named",
+    {
+        "an item of a list": (
+            "Object{a: [Object.a.item{b: 1}], c: object.data.map(k, Object.a{d: k})}",
+            "Object.a",
+            "Object.a.item",
+        ),
+        "a field": ("Object{data: Object.metadata{a: '1'}}", "Object.data", "Object.metadata"),
+        "a value of a patch": (
+            "[JSONPatch{op: 'add', path: '/data', value: Object.spec{x: Object.x{y: '1'}}}]",
+            "Object.spec.x",
+            "Object.x",
+        ),
+    },
+)
+async def test_types_of_objects_are_named_after_their_fields(
+    api: Api, mutation: str, expected: str, named: str
+) -> None:
+    """Recorded from v1.36.2."""
+    answer = await created(api, policy(mutation))
+    first = f'{DENIED}type mismatch: unexpected type name "{named}", expected "{expected}", which matches field name '
+    assert answer.status == 403
+    assert answer.message.startswith(f"{first}path from root Object type")
+
+
+async def test_objects_have_no_entries_but_their_fields(api: Api) -> None:
+    value = "Object.data{x: string(size(object.data.map(k, Object.data.y{z: k})))}"
+    answer = await created(api, policy(f"[JSONPatch{{op: 'add', path: '/data', value: {value}}}]"))
+    assert (answer.status, answer.body["data"]) == (201, {"x": "1"})
 
 
 DENIED = "policy 'p' with binding 'b' denied request: "

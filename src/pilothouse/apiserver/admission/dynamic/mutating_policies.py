@@ -34,7 +34,7 @@ from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.admission import NO_ERROR, error_type
 from pilothouse.apiserver.objects import Object
 from pilothouse.apiserver.resources import ResourceInfo
-from pilothouse.cel.initializers import initializers_as_maps
+from pilothouse.cel.initializers import initializers_as_maps, is_object, type_errors, without_types
 from pilothouse.cel.limits import Budget, OutOfBudget
 from pilothouse.cel.scopes import ExpressionError
 from pilothouse.machinery import merge_types
@@ -67,7 +67,8 @@ class _Mutation:
     def __init__(self, scope: Scope, mutation: Object) -> None:
         self.is_json_patch = mutation.get("patchType") == "JSONPatch"
         text = (mutation.get("jsonPatch" if self.is_json_patch else "applyConfiguration") or {}).get("expression") or ""
-        self._expression = Expression(scope, text, (), rewritten=initializers_as_maps(text))
+        rewritten, self._types = initializers_as_maps(text)
+        self._expression = Expression(scope, text, (), rewritten=rewritten)
 
     async def evaluate(self, activation: Activation) -> Any:
         """The apply configuration or JSON patch. Raises ``ExpressionError``."""
@@ -79,14 +80,19 @@ class _Mutation:
     def apply(self, obj: Object, value: Any, info: ResourceInfo) -> Object:
         """The object mutated by the value of the expression, as a copy. Raises ``ExpressionError``."""
         obj = copy.deepcopy(obj)
+        operations = value if self.is_json_patch and isinstance(value, list) else ()
+        objects = [operation.get("value") for operation in operations if isinstance(operation, dict)] or [value]
+        if mismatches := [error for item in objects if is_object(item) for error in type_errors(item, self._types)]:
+            raise ExpressionError("type mismatch: " + "\n".join(mismatches))
+        value = without_types(value)
         if self.is_json_patch:
             return self._apply_json_patch(obj, value)
         if not isinstance(value, dict):
             raise ExpressionError("invalid return type: an ApplyConfiguration expression must evaluate to Object")
         type_ = _type_of(obj, info)
-        type_errors = all_errors({**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
-        if type_errors:
-            raise _not_typed(error_text(type_errors))
+        field_errors = all_errors({**value, "kind": obj["kind"], "apiVersion": obj["apiVersion"]}, type_)
+        if field_errors:
+            raise _not_typed(error_text(field_errors))
         atomics = _atomic_paths(value, type_, "")
         if atomics:
             paths = ", ".join(atomics)

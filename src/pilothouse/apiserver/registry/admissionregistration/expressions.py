@@ -161,7 +161,7 @@ def _validate_mutation(scope: Any, mutation: Object, path: str) -> ErrorList:
         errors.append(required(f"{path}.{field}", f"must be specified when patchType is {kind}"))
     else:
         child_path, expression = f"{path}.{field}.expression", (mutation[field].get("expression") or "").strip()
-        compiled = initializers.initializers_as_maps(expression)
+        compiled = initializers.initializers_as_maps(expression).text
         errors += _validate_expression(
             scope, expression, child_path, (), compiled=compiled, required_detail="", uniform=False
         ) or _validate_result_of_mutation(scope, expression, child_path, compiled, kind)
