@@ -22,6 +22,19 @@ def deployment(reason: str, **status: Any) -> dict[str, Any]:
     return {**replica_set(conditions=[condition], **status), "kind": "Deployment"}
 
 
+def rollout(kind: str, existing: int, *, spec: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
+    """All pods of it are ready, and three are desired."""
+    counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas"), existing)
+    document = replica_set(3, **counts, **status)
+    return {**document, "kind": kind, "spec": {**document["spec"], **(spec or {})}}
+
+
+def daemon_set(strategy: str = "RollingUpdate", **status: int) -> dict[str, Any]:
+    counts = dict.fromkeys(("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "numberAvailable"), 3)
+    document = replica_set(**{**counts, **status})
+    return {**document, "kind": "DaemonSet", "spec": {"updateStrategy": {"type": strategy}}}
+
+
 def job(condition: str) -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
@@ -49,12 +62,44 @@ def job(condition: str) -> dict[str, Any]:
         "complete": (replica_set(readyReplicas=3, availableReplicas=3, replicas=3), Progress("3 of 3 ready", True)),
         "scaling down": (
             replica_set(1, replicas=2, readyReplicas=2, availableReplicas=2),
-            Progress("1 old pods are pending termination", False),
+            Progress("1 old pod is pending termination", False),
         ),
         "a failure is reported": (
             replica_set(conditions=[{"type": "ReplicaFailure", "status": "True", "message": "quota"}]),
             Progress("fails: quota", False),
         ),
+        "a deployment of which no pod has the new template": (
+            rollout("Deployment", 3, updatedReplicas=0), Progress("0 of 3 updated", False)),
+        "a deployment with old pods": (
+            rollout("Deployment", 4, updatedReplicas=3), Progress("1 old pod is pending termination", False)),
+        "a deployment of which all pods have the new template": (
+            rollout("Deployment", 3, updatedReplicas=3), Progress("3 of 3 ready", True)),
+        "a paused deployment": (
+            rollout("Deployment", 3, spec={"paused": True}, updatedReplicas=1),
+            Progress("is paused, 1 of 3 updated", False)),
+        "a stateful set with pods of the old template, all ready": (
+            rollout("StatefulSet", 3, currentRevision="a", updateRevision="b", updatedReplicas=1),
+            Progress("1 of 3 updated", False)),
+        "a stateful set with a partition": (
+            rollout(
+                "StatefulSet", 3, spec={"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}},
+                currentRevision="a", updateRevision="b", updatedReplicas=1),
+            Progress("3 of 3 ready", True)),
+        "a stateful set whose pods are replaced by users": (
+            rollout(
+                "StatefulSet", 3, spec={"updateStrategy": {"type": "OnDelete"}},
+                currentRevision="a", updateRevision="b", updatedReplicas=0),
+            Progress("3 of 3 ready", True)),
+        "a stateful set that is updated": (
+            rollout("StatefulSet", 3, currentRevision="b", updateRevision="b", updatedReplicas=3),
+            Progress("3 of 3 ready", True)),
+        "a daemon set with pods of the old template": (
+            daemon_set(updatedNumberScheduled=1), Progress("1 of 3 updated", False)),
+        "a daemon set that is updated": (daemon_set(updatedNumberScheduled=3), Progress("3 of 3 ready", True)),
+        "a daemon set whose pods are not available": (
+            daemon_set(updatedNumberScheduled=3, numberAvailable=2), Progress("2 of 3 ready", False)),
+        "a daemon set whose pods are replaced by users": (
+            daemon_set("OnDelete", updatedNumberScheduled=0), Progress("3 of 3 ready", True)),
         "zero replicas": (replica_set(0), Progress("0 of 0 ready", True)),
         "a running pod that is not ready": (
             {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "status": {"phase": "Running", "conditions": []}},
@@ -105,6 +150,6 @@ def job(condition: str) -> dict[str, Any]:
             Progress("is being deleted", False),
         ),
     },
-)
+)  # fmt: skip
 def test_progress(document: dict[str, Any], expected: Progress) -> None:
     assert progress_of(document) == expected

@@ -1,9 +1,11 @@
 """The progress of an object's rollout: one line of text, and whether it is complete or has failed. Pure.
 
-Rules are those of ``kubectl rollout status`` and ``kubectl wait`` for the kinds that these support; an object of any
-other kind is done when it exists and none of its conditions Ready, Available and Established is False.
+Rules are those of ``kubectl rollout status`` (kubectl 0.36, ``pkg/polymorphichelpers/rollout_status.go``) and ``kubectl
+wait`` for the kinds that these support; with the strategy ``OnDelete`` pods of an earlier template are left. An object
+of any other kind is done when it exists and none of its conditions Ready, Available and Established is False.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -58,12 +60,11 @@ def progress_of(document: dict[str, Any]) -> Progress:
     if kind not in _GROUP_OF or document.get("apiVersion", "").rpartition("/")[0] != _GROUP_OF[kind]:
         return _conditions(document)
     spec, status = document.get("spec") or {}, document.get("status") or {}
-    if kind in {"ReplicaSet", "ReplicationController", "Deployment", "StatefulSet"}:
-        return _observed(meta, status) or _past_deadline(status) or _replicas(spec, status)
+    if kind in _REPLICATED:
+        earlier = _observed(meta, status) or _past_deadline(status) or _replica_failure(status)
+        return earlier or _REPLICATED[kind](spec, status)
     if kind == "DaemonSet":
-        return _observed(meta, status) or _counted(
-            status.get("numberReady", 0), status.get("desiredNumberScheduled", 0)
-        )
+        return _observed(meta, status) or _daemon_set(spec, status)
     if kind == "Job":
         return _job(spec, status)
     if kind == "Pod":
@@ -101,14 +102,65 @@ def _past_deadline(status: dict[str, Any]) -> Progress | None:
     return None
 
 
-def _replicas(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
-    desired = spec.get("replicas", 1)
+def _replica_failure(status: dict[str, Any]) -> Progress | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             return Progress(f"fails: {condition.get('message', '')}", False)
-    if status.get("replicas", 0) > desired:
-        return Progress(f"{status['replicas'] - desired} old pods are pending termination", False)
-    return _counted(min(status.get("readyReplicas", 0), status.get("availableReplicas", 0)), desired)
+    return None
+
+
+def _deployment(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
+    existing, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
+    of_template = _updated(updated, spec.get("replicas", 1), existing)
+    if of_template is not None and spec.get("paused"):
+        return Progress(f"is paused, {of_template.text}", False)
+    return of_template or _old_pods(existing - updated) or _replicas(spec, status)
+
+
+def _stateful_set(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
+    strategy, of_template = spec.get("updateStrategy") or {}, None
+    if _is_rolling(strategy) and status.get("currentRevision") != status.get("updateRevision"):
+        wanted = spec.get("replicas", 1) - ((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+        of_template = _updated(status.get("updatedReplicas", 0), wanted, status.get("replicas", 0))
+    return of_template or _replicas(spec, status)
+
+
+def _daemon_set(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
+    desired, of_template = status.get("desiredNumberScheduled", 0), None
+    if _is_rolling(spec.get("updateStrategy") or {}):
+        updated, existing = status.get("updatedNumberScheduled", 0), status.get("currentNumberScheduled", 0)
+        of_template = _updated(updated, desired, existing)
+    return of_template or _counted(min(status.get("numberReady", 0), status.get("numberAvailable", 0)), desired)
+
+
+def _is_rolling(strategy: dict[str, Any]) -> bool:
+    """Whether the controller replaces pods of an earlier template; with ``OnDelete`` users do."""
+    return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
+
+
+def _updated(updated: int, desired: int, existing: int) -> Progress | None:
+    """None if enough pods have the current template, or no others exist."""
+    return Progress(f"{updated} of {desired} updated", False) if updated < min(desired, existing) else None
+
+
+def _old_pods(number: int) -> Progress | None:
+    if number <= 0:
+        return None
+    return Progress(f"{number} old {'pod is' if number == 1 else 'pods are'} pending termination", False)
+
+
+def _replicas(spec: dict[str, Any], status: dict[str, Any]) -> Progress:
+    desired = spec.get("replicas", 1)
+    ready = _counted(min(status.get("readyReplicas", 0), status.get("availableReplicas", 0)), desired)
+    return _old_pods(status.get("replicas", 0) - desired) or ready
+
+
+_REPLICATED: dict[str, Callable[[dict[str, Any], dict[str, Any]], Progress]] = {
+    "Deployment": _deployment,
+    "ReplicaSet": _replicas,
+    "ReplicationController": _replicas,
+    "StatefulSet": _stateful_set,
+}
 
 
 def _counted(ready: int, desired: int) -> Progress:

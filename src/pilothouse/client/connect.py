@@ -137,7 +137,8 @@ def find(
         return _from_files([default], context, "", environ, explicit=True)
     raise ConfigError(
         "no way to an API server: give --kubeconfig FILE or --master URL, set KUBECONFIG, or run in a pod; "
-        "`pilothouse kubeconfig --merge` adds the context of a cluster in the background to ~/.kube/config"
+        "`pilothouse create cluster` makes a cluster in the background, `pilothouse kubeconfig --merge` adds the "
+        "context of one to ~/.kube/config"
     )
 
 
