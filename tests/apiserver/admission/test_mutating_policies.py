@@ -167,6 +167,25 @@ async def test_reinvocation_policy_if_needed(api: Api) -> None:
     assert [(await api.post(CONFIG_MAPS, config_map(a="1"))).body["data"]] == [{"a": "1", "b": "b", "seen": "3"}]
 
 
+@cases(
+    "policies, data",
+    {
+        "one": ({"a": "IfNeeded"}, {"a": "2"}),
+        "one that is not called again": ({"a": "Never"}, {"a": "1"}),
+        "before another": ({"a": "IfNeeded", "b": "Never"}, {"a": "3", "b": "2"}),
+        "after another": ({"a": "Never", "b": "IfNeeded"}, {"a": "1", "b": "3"}),
+        "both": ({"a": "IfNeeded", "b": "IfNeeded"}, {"a": "3", "b": "3"}),
+    },
+)
+async def test_policies_are_called_a_second_time(api: Api, policies: dict[str, str], data: Object) -> None:
+    """Recorded from v1.36.2, which calls several in any order: also one that is the only one to change the object."""
+    for name, again in policies.items():
+        value = f"[JSONPatch{{op: 'add', path: '/data/{name}', value: string(size(object.data))}}]"
+        await api.create(POLICIES, policy(value, name=name, reinvocationPolicy=again))
+        await api.create(BINDINGS, binding(name, name))
+    assert (await api.post(CONFIG_MAPS, config_map(x="0"))).body["data"] == {"x": "0", **data}
+
+
 async def test_mutations_keep_managed_fields(api: Api) -> None:
     before = await api.create(CONFIG_MAPS, config_map(a="1"))
     await api.create(POLICIES, policy(LABEL, PATCH))

@@ -5,8 +5,9 @@ A plugin can mutate an object (``admit``), allocate for it (``allocate``: cluste
 ``validate``. A method that never waits returns None; one that has to wait returns an awaitable.
 """
 
+import copy
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,14 +42,59 @@ class AdmissionAttributes(msgspec.Struct):
     """The options of a deletion."""
     steps: "Steps | None" = None
     """The plugins' methods for this resource; set by the chain."""
+    reinvocations: "dict[str, Reinvocation] | None" = None
+    """What the plugins that call policies and webhooks have to call again, by plugin."""
+    should_reinvoke: bool = False
+    """Whether such a plugin has changed the object. All plugins are then called a second time."""
     requested: Object | None = None
     """The requested values of the fields that ``allocate`` sets, saved by the plugin for a retry of the write."""
+
+    def new_reinvocation(self, plugin: str) -> "Reinvocation":
+        """What a plugin that begins to call policies or webhooks has to call again."""
+        if self.reinvocations is None:
+            self.reinvocations = {}
+        reinvocation = self.reinvocations[plugin] = Reinvocation()
+        return reinvocation
+
+    def reinvocation(self, plugin: str) -> "Reinvocation | None":
+        """What the plugin has to call again, if it was called."""
+        return None if self.reinvocations is None else self.reinvocations.get(plugin)
 
     @property
     def pod(self) -> Object | None:
         """The pod that is created or updated; None for other resources and for subresources of pods."""
         info = self.info
         return self.obj if info.resource == "pods" and not info.group and not self.subresource else None
+
+
+class Reinvocation:
+    """The policies or webhooks with ``reinvocationPolicy: IfNeeded`` that a plugin has called for one write
+    (``reinvocationcontext.go``). Keys are hashable."""
+
+    def __init__(self) -> None:
+        self._invoked: dict[Any, None] = {}
+        self.required: set[Any] = set()
+        """What is called again."""
+        self._output: Object | None = None
+
+    def invoked(self, key: Any) -> None:
+        """It was called, and is called again if the object changes afterwards."""
+        self._invoked[key] = None
+
+    def require(self) -> None:
+        """The object has changed: call again what was called."""
+        self.required.update(self._invoked)
+        self._invoked.clear()
+
+    def end(self, obj: Object) -> None:
+        """The end of the first calls. Without anything to call again, the object is not compared later."""
+        if self._invoked or self.required:
+            self._output = copy.deepcopy(obj)
+
+    def begin_again(self, obj: Object) -> None:
+        """The beginning of the second calls: ``require`` if another plugin has changed the object."""
+        if self._invoked and obj != self._output:
+            self.require()
 
 
 def new_forbidden(write: AdmissionAttributes, reason: str) -> errors.StatusError:
@@ -79,7 +125,7 @@ class Plugin:
         return None
 
     def reinvoke(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        """Called after a mutating webhook has changed the object (reinvocation)."""
+        """Called after all plugins, if a policy or webhook has changed the object (``reinvocation.go``)."""
         return self.admit(write)
 
     def allocate(self, write: AdmissionAttributes) -> None:
@@ -135,18 +181,20 @@ class Chain:
             pending = self._run(self.metrics, self._admit_phase(self.metrics, steps, write), steps.admit, write)
             if pending is not None:
                 await pending
-            return
-        for step in steps.admit:
-            pending = step(write)
-            if pending is not None:
-                await pending
+        else:
+            for step in steps.admit:
+                pending = step(write)
+                if pending is not None:
+                    await pending
+        if write.should_reinvoke:
+            await self._reinvoke(write)
 
-    async def reinvoke_before(self, plugin: Plugin, write: AdmissionAttributes) -> None:
-        """Call ``reinvoke`` of the plugins before this one, which has changed the object."""
+    async def _reinvoke(self, write: AdmissionAttributes) -> None:
+        write.should_reinvoke = False
         resource = write.info.group_resource
-        for earlier in self.plugins[: self.plugins.index(plugin)]:
-            if earlier.resources is None or resource in earlier.resources:
-                pending = earlier.reinvoke(write)
+        for plugin in list(self.plugins):
+            if plugin.resources is None or resource in plugin.resources:
+                pending = plugin.reinvoke(write)
                 if pending is not None:
                     await pending
 

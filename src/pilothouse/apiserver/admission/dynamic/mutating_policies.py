@@ -1,8 +1,8 @@
 """The plugin MutatingAdmissionPolicy: mutates objects with CEL expressions.
 
 After k8s.io/apiserver ``pkg/admission/plugin/policy/mutating`` (v0.36). An apply configuration is merged as by
-server-side apply, without managed fields. A policy with ``reinvocationPolicy: IfNeeded`` is evaluated again if a later
-policy has changed the object.
+server-side apply, without managed fields. A policy with ``reinvocationPolicy: IfNeeded`` is evaluated again, once, if
+any policy has mutated the object, itself included, or another plugin has changed it afterwards.
 """
 
 import copy
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, new_forbidden
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, Reinvocation, new_forbidden
 from pilothouse.apiserver.admission.dynamic.bindings import (
     Binding,
     Decision,
@@ -33,6 +33,7 @@ from pilothouse.apiserver.admission.dynamic.requests import NotConverted, conver
 from pilothouse.apiserver.core import Core
 from pilothouse.apiserver.metrics.admission import NO_ERROR, error_type
 from pilothouse.apiserver.objects import Object
+from pilothouse.apiserver.registry.generic.managed_fields import with_decoded_managed_fields
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.cel.initializers import initializers_as_maps, is_object, type_errors, without_types
 from pilothouse.cel.limits import Budget, OutOfBudget
@@ -159,43 +160,60 @@ class MutatingAdmissionPolicy(Plugin):
         self._bindings = Configurations(core, "mutatingadmissionpolicybindings", Binding)
 
     def admit(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        return self._run(write, reinvocation=False) if self._may_match(write) else None
+        return self._admit(write) if self._may_match(write) else None
 
     def reinvoke(self, write: AdmissionAttributes) -> Awaitable[None] | None:
-        return self._run(write, reinvocation=True) if self._may_match(write) else None
+        reinvocation = write.reinvocation(self.name)
+        return self._reinvoke(write, reinvocation) if reinvocation is not None else None
 
     def _may_match(self, write: AdmissionAttributes) -> bool:
         return write.obj is not None and may_match(write, EXEMPT_FROM_POLICIES, self._policies, self._bindings)
 
-    async def _run(self, write: AdmissionAttributes, *, reinvocation: bool) -> None:
+    async def _admit(self, write: AdmissionAttributes) -> None:
+        reinvocation = write.new_reinvocation(self.name)
+        if await self._run(write, reinvocation, again=False):
+            reinvocation.require()
+            write.should_reinvoke = True
+        assert write.obj is not None, "only writes with an object are mutated"
+        reinvocation.end(with_decoded_managed_fields(write.obj))
+
+    async def _reinvoke(self, write: AdmissionAttributes, reinvocation: Reinvocation) -> None:
+        assert write.obj is not None, "only writes with an object are mutated"
+        reinvocation.begin_again(with_decoded_managed_fields(write.obj))
+        if reinvocation.required:
+            await self._run(write, reinvocation, again=True)
+
+    async def _run(self, write: AdmissionAttributes, reinvocation: Reinvocation, *, again: bool) -> bool:
+        """Evaluate the policies, or those that are required ``again``; returns whether any has mutated the object, even
+        to the same one."""
         bindings = bindings_by_policy(self._bindings.all)
-        policies = [
-            policy for policy in self._policies.all if policy.name in bindings and (policy.reinvoke or not reinvocation)
-        ]
         failures: list[Decision] = []
-        changed_by: list[bool] = []
-        for policy in policies:
-            changed_by.append(await self._apply(write, policy, bindings[policy.name], failures))
-        if not reinvocation:
-            for position, policy in enumerate(policies):
-                if policy.reinvoke and any(changed_by[position + 1 :]):
-                    await self._apply(write, policy, bindings[policy.name], failures)
+        mutated = False
+        for policy in self._policies.all:
+            if policy.name in bindings and (policy.reinvoke or not again):
+                mutated |= await self._apply(write, policy, bindings[policy.name], failures, reinvocation, again=again)
         if failures:
             raise _status_error(write, failures)
-        if any(changed_by) and not reinvocation:
-            await self._core.admission.reinvoke_before(self, write)
+        return mutated
 
     async def _apply(
-        self, write: AdmissionAttributes, policy: Policy, bindings: list[Binding], failures: list[Decision]
+        self,
+        write: AdmissionAttributes,
+        policy: Policy,
+        bindings: list[Binding],
+        failures: list[Decision],
+        reinvocation: Reinvocation,
+        *,
+        again: bool,
     ) -> bool:
-        """Apply the policy; returns whether the object has changed. Errors are appended to ``failures``, except with
+        """Apply the policy; returns whether a mutation was applied. Errors are appended to ``failures``, except with
         ``failurePolicy: Ignore``."""
 
         def add_failure(binding: str, message: str, reason: str = "") -> None:
             if not policy.ignores_failures:
                 failures.append(Decision("policy", policy.name, binding, message, reason))
 
-        changed = False
+        mutated = False
         async for invocation in policy_invocations(self._core, write, policy.criteria, policy.param_kind, bindings):
             if not isinstance(invocation, PolicyInvocation):
                 add_failure(invocation.binding, invocation.message)
@@ -204,8 +222,16 @@ class MutatingAdmissionPolicy(Plugin):
             def add_invalid(error: ExpressionError, name: str = invocation.binding.name) -> None:
                 add_failure(name, str(error), "Invalid")
 
+            key = _key(policy, invocation)
             try:
-                changed |= await self._mutate(write, policy, invocation, add_invalid)
+                if not await self._is_met(write, policy, invocation) or (again and key not in reinvocation.required):
+                    continue
+                applied, changed = await self._mutate(write, policy, invocation, add_invalid)
+                mutated |= applied
+                if changed:
+                    reinvocation.require()
+                if policy.reinvoke:
+                    reinvocation.invoked(key)
             except ExpressionError as error:
                 add_invalid(error)
             except NotConverted as error:
@@ -213,7 +239,12 @@ class MutatingAdmissionPolicy(Plugin):
                     invocation.binding.name,
                     f"failed to configure binding: failed to convert object version: {error.conversion_error}",
                 )
-        return changed
+        return mutated
+
+    async def _is_met(self, write: AdmissionAttributes, policy: Policy, invocation: PolicyInvocation) -> bool:
+        """Whether the match conditions are met."""
+        attributes = await versioned_attributes(self._core, write, invocation.info)
+        return await policy.conditions.match(Activation(attributes, invocation.param))
 
     async def _mutate(
         self,
@@ -221,12 +252,11 @@ class MutatingAdmissionPolicy(Plugin):
         policy: Policy,
         invocation: PolicyInvocation,
         add_invalid: Callable[[ExpressionError], None],
-    ) -> bool:
-        """Returns whether the object has changed. As upstream, the mutations after a failed one are evaluated too."""
+    ) -> tuple[bool, bool]:
+        """Returns whether a mutation was applied, and whether the object has changed. As upstream, the mutations after
+        a failed one are evaluated too."""
         info, param, work = invocation.info, invocation.param, self._core.long_work
-        if not await policy.conditions.match(Activation(await versioned_attributes(self._core, write, info), param)):
-            return False
-        changed = False
+        applied = changed = False
         for mutation in policy.mutations:
             # Each mutation is evaluated on the result of the previous one.
             activation = Activation(await versioned_attributes(self._core, write, info), param)
@@ -242,8 +272,9 @@ class MutatingAdmissionPolicy(Plugin):
             if info is not write.info:
                 mutated = await convert(self._core, info, write.info, mutated)
             strict, size = mutation.is_json_patch, estimated_size(mutated)
+            applied = True
             changed |= await work.run(size, replace_object, self._core, write, mutated, strict=strict)
-        return changed
+        return applied, changed
 
     @contextmanager
     def _observed(self, policy: str, binding: str) -> Iterator[None]:
@@ -260,6 +291,11 @@ class MutatingAdmissionPolicy(Plugin):
             raise
         finally:
             metrics.policies.mutated(policy, binding, error, clock() - started_at)
+
+
+def _key(policy: Policy, invocation: PolicyInvocation) -> tuple[str, ...]:
+    meta = (invocation.param or {}).get("metadata") or {}
+    return policy.name, invocation.binding.name, meta.get("namespace") or "", meta.get("name") or ""
 
 
 def _status_error(write: AdmissionAttributes, failures: list[Decision]) -> errors.StatusError:

@@ -1,9 +1,9 @@
 """The plugins MutatingAdmissionWebhook and ValidatingAdmissionWebhook.
 
 After k8s.io/apiserver ``pkg/admission/plugin/webhook/{mutating,validating,request,errors}`` (v0.36). Mutating webhooks
-are called one after the other, in the order of the names of their configurations; if one has changed the object, the
-preceding plugins are reinvoked, and then, once, earlier webhooks with ``reinvocationPolicy: IfNeeded``. Validating
-webhooks are called concurrently.
+are called one after the other, in the order of the names of their configurations; if one has changed the object, all
+plugins are called again, and once more webhooks with ``reinvocationPolicy: IfNeeded`` that were called before the
+change. Validating webhooks are called concurrently.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pilothouse.apiserver import errors
-from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin
+from pilothouse.apiserver.admission.chain import AdmissionAttributes, Plugin, Reinvocation
 from pilothouse.apiserver.admission.dynamic.configurations import EXEMPT_FROM_WEBHOOKS, Configurations
 from pilothouse.apiserver.admission.dynamic.expressions import Activation, MatchConditions, Scope, versioned_attributes
 from pilothouse.apiserver.admission.dynamic.matching import MatchCriteria, may_match
@@ -74,6 +74,11 @@ class Webhook:
             objects=webhook.get("objectSelector"),
             policy=webhook.get("matchPolicy") or "Equivalent",
         )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Configuration and name."""
+        return self.configuration, self.name
 
 
 def _webhooks(configuration: Object) -> list[Webhook]:
@@ -243,30 +248,32 @@ class MutatingWebhooks(Webhooks):
             return None
         return self._admit(write)
 
+    def reinvoke(self, write: AdmissionAttributes) -> Any:
+        """Call the webhooks again that want it."""
+        reinvocation = write.reinvocation(self.name)
+        return self._reinvoke(write, reinvocation) if reinvocation is not None else None
+
     async def _admit(self, write: AdmissionAttributes) -> None:
-        invoked: list[Webhook] = []
-        to_reinvoke: list[Webhook] = []
-        changed = False
-        indexes: dict[Webhook, int] = {}
-        for webhooks in self._configurations.all:
-            for webhook in webhooks:
-                indexes[webhook] = len(indexes)
-                called, changes = await self._mutate(write, webhook, f"round_0_index_{indexes[webhook]}")
-                if changes:
-                    changed = True
-                    to_reinvoke += [previous for previous in invoked if previous not in to_reinvoke]
-                if called and webhook.reinvoke_if_needed:
-                    invoked.append(webhook)
-        if not changed:
-            return
         assert write.obj is not None, "only writes with an object are mutated"
-        before_reinvoke = copy.deepcopy(with_decoded_managed_fields(write.obj))
-        await self._core.admission.reinvoke_before(self, write)
-        if with_decoded_managed_fields(write.obj) != before_reinvoke:
-            to_reinvoke = invoked
-        for webhook in invoked:
-            if webhook in to_reinvoke:
-                await self._mutate(write, webhook, f"round_1_index_{indexes[webhook]}")
+        reinvocation = write.new_reinvocation(self.name)
+        for index, webhook in enumerate(self._all()):
+            called, changed = await self._mutate(write, webhook, f"round_0_index_{index}")
+            if changed:
+                write.should_reinvoke = True
+                reinvocation.require()
+            if called and webhook.reinvoke_if_needed:
+                reinvocation.invoked(webhook.key)
+        reinvocation.end(with_decoded_managed_fields(write.obj))
+
+    async def _reinvoke(self, write: AdmissionAttributes, reinvocation: Reinvocation) -> None:
+        assert write.obj is not None, "only writes with an object are mutated"
+        reinvocation.begin_again(with_decoded_managed_fields(write.obj))
+        for index, webhook in enumerate(self._all()):
+            if webhook.key in reinvocation.required:
+                await self._mutate(write, webhook, f"round_1_index_{index}")
+
+    def _all(self) -> list[Webhook]:
+        return [webhook for webhooks in self._configurations.all for webhook in webhooks]
 
     async def _mutate(self, write: AdmissionAttributes, webhook: Webhook, annotation: str) -> tuple[bool, bool]:
         """Whether the webhook was called, and whether it has changed the object."""
