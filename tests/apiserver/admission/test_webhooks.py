@@ -92,6 +92,17 @@ async def posted(
     return await api.post(CONFIG_MAPS + query, config_map(a="1")), hooks
 
 
+@pytest.mark.parametrize("operations", [["*"], ["CREATE"], []], ids=["every", "create", "no webhook"])
+async def test_mutating_webhooks_and_deletions(api: Api, operations: list[str]) -> None:
+    """They are called for deletions, too, which have no object to change."""
+    webhooks = [{**webhook(), "rules": [{**webhook()["rules"][0], "operations": operations}]}] if operations else []
+    created, hooks = await posted(api, *webhooks, kind=MUTATING)
+    assert created.status == 201
+    assert (await api.delete(CONFIG_MAPS + "/c")).status == 200
+    called = [request["operation"] for _name, request in hooks.requests]
+    assert called == {"*": ["CREATE", "DELETE"], "CREATE": ["CREATE"]}.get("".join(operations), [])
+
+
 async def test_webhook_receives_the_admission_review(api: Api) -> None:
     _answer, hooks = await posted(api, webhook())
     await api.patch(CONFIG_MAPS + "/c", {"data": {"a": "2"}})

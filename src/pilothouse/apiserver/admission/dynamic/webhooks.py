@@ -254,7 +254,6 @@ class MutatingWebhooks(Webhooks):
         return self._reinvoke(write, reinvocation) if reinvocation is not None else None
 
     async def _admit(self, write: AdmissionAttributes) -> None:
-        assert write.obj is not None, "only writes with an object are mutated"
         reinvocation = write.new_reinvocation(self.name)
         for index, webhook in enumerate(self._all()):
             called, changed = await self._mutate(write, webhook, f"round_0_index_{index}")
@@ -263,7 +262,8 @@ class MutatingWebhooks(Webhooks):
                 reinvocation.require()
             if called and webhook.reinvoke_if_needed:
                 reinvocation.invoked(webhook.key)
-        reinvocation.end(with_decoded_managed_fields(write.obj))
+        if write.obj is not None:  # deletions have none to change
+            reinvocation.end(with_decoded_managed_fields(write.obj))
 
     async def _reinvoke(self, write: AdmissionAttributes, reinvocation: Reinvocation) -> None:
         assert write.obj is not None, "only writes with an object are mutated"
