@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.cli.test_kubeconfig_text import USUAL, addition
+from tests.tables import cases
 
 from pilothouse.cli import written_kubeconfig
 from pilothouse.cli.program import UserError
@@ -338,6 +339,33 @@ async def test_credentials_of_a_deleted_context_are_removed(tmp_path: Path) -> N
     assert yaml.safe_load(path.read_text()) == document, "another server"
     await remove_context(path, "pilothouse", owner, GONE)
     assert yaml.safe_load(path.read_text()) == yaml.safe_load(USUAL)
+
+
+@cases(
+    "text",
+    {
+        "an empty file": "",
+        "without contexts": "apiVersion: v1\nkind: Config\n",
+        "with empty lists": "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n",
+    },
+)
+async def test_file_of_the_user_without_contexts_stays(tmp_path: Path, text: str) -> None:
+    path, owner = tmp_path / "config", cluster_directory(tmp_path, "a")
+    path.write_text(text)
+    await add_context(path, server(GONE), "pilothouse", owner)
+    await remove_context(path, "pilothouse", owner, GONE)
+    left = yaml.safe_load(path.read_text())
+    assert not any(left.get(section) for section in ("clusters", "contexts", "users", "current-context"))
+
+
+async def test_file_that_was_created_is_removed_with_its_last_context(tmp_path: Path) -> None:
+    path, first, second = tmp_path / "config", cluster_directory(tmp_path, "a"), cluster_directory(tmp_path, "b")
+    await add_context(path, server(GONE), "pilothouse-a", first)
+    await add_context(path, server(GONE), "pilothouse-b", second)
+    await remove_context(path, "pilothouse-a", first, GONE)
+    assert path.exists()
+    await remove_context(path, "pilothouse-b", second, GONE)
+    assert not path.exists()
 
 
 async def test_owner_of_a_context_is_kept_when_the_previous_one_is_removed(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_action_takes_over_a_runner_that_keeps_its_machine(tmp_path: Path) -> No
     action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
     (step,) = [step for step in action["runs"]["steps"] if step["name"] == "Take over the runner"]
     program = tmp_path / "pilothouse"
-    program.write_text('#!/bin/sh\necho "$*" in "$XDG_STATE_HOME" with "$KUBECONFIG"\n')
+    program.write_text('#!/bin/sh\necho "$*" in "$XDG_STATE_HOME" with "$KUBECONFIG"; rm -f "$KUBECONFIG"\n')
     program.chmod(0o755)
     (tmp_path / "temp/pilothouse").mkdir(parents=True)
     environment = {
@@ -200,6 +200,7 @@ def test_action_takes_over_a_runner_that_keeps_its_machine(tmp_path: Path) -> No
 
     assert run(RUNNER_ENVIRONMENT="github-hosted") == ""
     assert run() == f"delete cluster --all in {slot} with {slot}/config\n"
+    assert (slot / "config").exists(), "otherwise create cluster would choose the next file of KUBECONFIG"
     assert (
         tmp_path / "env"
     ).read_text() == f"XDG_STATE_HOME={slot}\nKUBECONFIG={slot}/config:{tmp_path}/.kube/config\n"

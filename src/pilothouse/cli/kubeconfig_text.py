@@ -151,11 +151,15 @@ def _existing(document: Document, name: str) -> str:
     return name
 
 
+CREATED = "# Created by pilothouse, which removes the file with its last context.\n"
+"""In a file that did not exist. kubectl removes comments: then the file stays."""
+
+
 def is_empty(text: str) -> bool:
-    """Whether only apiVersion and kind remain."""
+    """Whether only apiVersion, kind and ``CREATED`` remain."""
     document = read(text)
     says_nothing = not any(document.get(key) for key in document if key not in ("apiVersion", "kind"))
-    return says_nothing and not any(line.lstrip().startswith("#") for line in text.splitlines())
+    return says_nothing and not any(line.lstrip().startswith("#") for line in text.replace(CREATED, "").splitlines())
 
 
 def marked(document: Document) -> Document:

@@ -120,7 +120,9 @@ async def add_context(path: Path, server: Server, name: str, owner: Path) -> Non
     ``UserError``, also if the name is taken."""
     path = _home(path)
     async with _locked(path):
-        old = _read(path) or ""
+        old = _read(path)
+        if old is None:
+            old = kubeconfig_text.CREATED
         try:
             document = kubeconfig_text.read(old)
             _check_free(path, document, name, owner, server.url)
@@ -178,7 +180,8 @@ def _is_in_use(document: Document, name: str) -> bool:
 
 async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
     """Remove the context that ``add_context`` added for the cluster in the directory ``owner``, whatever it is called
-    now, with its cluster and user, if they still exist. A file that becomes empty is removed. Raises ``UserError``."""
+    now, with its cluster and user, if they still exist. A file that ``add_context`` has created is removed when it
+    becomes empty. Raises ``UserError``."""
     path = _home(path)
     if _read(path) is None:
         return
@@ -194,7 +197,7 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
             if text is None or not (contexts or is_context_deleted):
                 return
             left = kubeconfig_text.without_context(text, name, contexts)
-            if kubeconfig_text.is_empty(left):
+            if kubeconfig_text.is_empty(left) and kubeconfig_text.CREATED in left:
                 path.unlink()
             else:
                 _rewrite(path, left)
