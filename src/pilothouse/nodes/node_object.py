@@ -14,6 +14,7 @@ from pilothouse.api.core import NodeCondition
 from pilothouse.machinery.times import format_micro_time, format_time
 from pilothouse.nodes.addresses import node_address
 from pilothouse.nodes.profile import Profile
+from pilothouse.semantics.nodes import SIMULATED_RUNTIME_VERSION
 
 KUBELET_VERSION = "v1.36.2"
 LEASE_NAMESPACE = "kube-node-lease"
@@ -115,7 +116,7 @@ def machine(name: str, index: int, profile: Profile, boots: int = 0) -> dict[str
             "bootID": boot[32:],
             "kernelVersion": "simulated",
             "osImage": "pilothouse simulated node",
-            "containerRuntimeVersion": "simulated://1.0.0",
+            "containerRuntimeVersion": SIMULATED_RUNTIME_VERSION,
             "kubeletVersion": KUBELET_VERSION,
             "kubeProxyVersion": "",
             "operatingSystem": "linux",

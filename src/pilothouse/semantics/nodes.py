@@ -1,16 +1,20 @@
-"""Whether a node is ready, and which pods tolerate its taints.
+"""Whether a node is ready, or simulated, and which pods tolerate its taints.
 
 Sources: kubernetes v1.36, ``pkg/controller/util/node``, ``component-helpers/scheduling/corev1/helpers.go``.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pilothouse.api.core import Node, NodeCondition, Taint, Toleration
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
 NO_EXECUTE = "NoExecute"
+_SIMULATED = "simulated://"
+SIMULATED_RUNTIME_VERSION = f"{_SIMULATED}1.0.0"
+"""``containerRuntimeVersion`` of simulated nodes, by which API servers in other processes recognize them, too."""
 
 _decimal_integer = re.compile("0|-?[1-9][0-9]{0,18}", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
@@ -26,6 +30,17 @@ def node_ready_condition(node: Node) -> NodeCondition | None:
 def is_node_ready(node: Node) -> bool:
     condition = node_ready_condition(node)
     return condition is not None and condition.status == "True"
+
+
+def is_simulated(node: Mapping[str, Any]) -> bool:
+    """Whether a Node, as stored, is simulated: nothing listens at its addresses and those of its pods."""
+    node_info = (node.get("status") or {}).get("nodeInfo") or {}
+    return str(node_info.get("containerRuntimeVersion") or "").startswith(_SIMULATED)
+
+
+def without_process(pod: str, node: str) -> str:
+    """Why nothing in a pod on a simulated node can be called or executed."""
+    return f'pod "{pod}" runs on the simulated node "{node}", where no process is behind a container'
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:

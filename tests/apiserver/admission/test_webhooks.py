@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.admission.test_mutating_policies import Worker
-from tests.apiserver.api import CONFIG_MAPS, Answer, Api, Object, pod
+from tests.apiserver.api import CONFIG_MAPS, JSON_PATCH, PODS, Answer, Api, Object, pod
 from tests.custom_resources import DEFINITIONS, definition, version
 from tests.env.handshakes import connect_immediately, give_up_at_every_step
 from tests.tables import cases
@@ -22,6 +22,7 @@ from pilothouse.apiserver.admission.dynamic.webhook_calls import CallError, Targ
 from pilothouse.apiserver.admission.dynamic.webhooks import Webhooks
 from pilothouse.apiserver.metrics import ServerMetrics
 from pilothouse.env import Env
+from pilothouse.semantics.nodes import SIMULATED_RUNTIME_VERSION
 from pilothouse.serving.certificates import create_authority, issue_server
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -53,6 +54,7 @@ class Hooks:
 
     def __init__(self, api: Api, answer: Callable[[str, Object], Object]) -> None:
         self.requests: list[tuple[str, Object]] = []
+        self.targets: list[Target] = []
         self._answer = answer
         for plugin in list(api.server.core.admission.plugins):
             if isinstance(plugin, UnconfiguredPlugin):
@@ -65,6 +67,7 @@ class Hooks:
         review = json.loads(body)
         name = target.path.partition("?")[0].lstrip("/")
         self.requests.append((name, review["request"]))
+        self.targets.append(target)
         response = {"uid": review["request"]["uid"], "allowed": True, **self._answer(name, review["request"])}
         status = response.pop("http", 200)
         answer = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response}
@@ -337,6 +340,89 @@ async def test_unresolvable_webhook_services(api: Api, service: Object, problem:
     config = {"service": {"namespace": "default", "name": "s", "path": "/p"}}
     await api.create(VALIDATING, configuration(webhook(clientConfig=config)))
     assert (await api.post(CONFIG_MAPS, config_map())).message == FAILED + wanted
+
+
+def endpoint_of_pod(name: str, address: str, node: str = "simulated", **more: Any) -> Object:
+    target = {"kind": "Pod", "namespace": "default", "name": name}
+    return {"addresses": [address], "nodeName": node, "targetRef": target, **more}
+
+
+async def created_service(api: Api, *slices: list[Object]) -> None:
+    """The Service s with these endpoints, a simulated node, and one that is not."""
+    service = {"ports": [{"port": 443, "targetPort": 9443}], "selector": {"app": "operator"}}
+    await api.create("/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": service})
+    for name, runtime in (("simulated", SIMULATED_RUNTIME_VERSION), ("real", "containerd://2.1.0")):
+        status = {"nodeInfo": {"containerRuntimeVersion": runtime}}
+        await api.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+    await api.create(PODS, {**pod(nodeName="simulated"), "metadata": {"name": "op-3"}})
+    for index, endpoints in enumerate(slices):
+        body = {
+            "metadata": {"name": f"s-{index}", "labels": {"kubernetes.io/service-name": "s"}},
+            "addressType": "IPv4",
+            "endpoints": endpoints,
+            "ports": [{"port": 9443}],
+        }
+        await api.create("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", body)
+
+
+BY_SERVICE: Object = {"service": {"namespace": "default", "name": "s", "path": "/p"}}
+POST_FAILED = 'failed to call webhook: Post "https://s.default.svc:443/p?timeout=10s": '
+NO_PROCESS = (
+    f'{FAILED}{POST_FAILED}pod "%s" runs on the simulated node "simulated", where no process is behind a container: '
+    "a webhook that runs elsewhere needs a url in its clientConfig, or an EndpointSlice with its address"
+)
+OP_1, OP_2 = endpoint_of_pod("op-1", "10.128.0.1"), endpoint_of_pod("op-2", "10.128.0.2")
+NOT_READY = {"conditions": {"ready": False}}
+
+
+@cases(
+    "slices, pod_name",
+    {
+        "a pod": ([[OP_1]], "op-1"),
+        "the first pod of several": ([[OP_1, OP_2]], "op-1"),
+        "several slices": ([[OP_1], [OP_2]], "op-1"),
+        "the first ready pod": ([[OP_1 | NOT_READY, OP_2]], "op-2"),
+        "other endpoints are not ready": ([[OP_1, {"addresses": ["192.0.2.1"], **NOT_READY}]], "op-1"),
+        "without the name of the pod's node": (
+            [[{"addresses": ["10.128.0.3"], "targetRef": {"kind": "Pod", "name": "op-3"}}]],
+            "op-3",
+        ),
+    },
+)
+async def test_simulated_pods_are_not_called(api: Api, slices: list[list[Object]], pod_name: str) -> None:
+    """No process listens at their addresses, which in a network may be those of others."""
+    await created_service(api, *slices)
+    answer, hooks = await posted(api, webhook(clientConfig=BY_SERVICE))
+    assert (answer.status, answer.message, hooks.requests) == (500, NO_PROCESS % pod_name, [])
+    await api.patch(
+        VALIDATING + "/w", [{"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}], JSON_PATCH
+    )
+    assert (await api.post(CONFIG_MAPS, config_map())).status == 201
+
+
+OUTSIDE = {"addresses": ["192.0.2.1"]}
+
+
+@cases(
+    "slices, address",
+    {
+        "an address without a pod": ([[OUTSIDE]], "192.0.2.1"),
+        "an address without a pod, on a simulated node": ([[OUTSIDE | {"nodeName": "simulated"}]], "192.0.2.1"),
+        "another object": (
+            [[OUTSIDE | {"nodeName": "simulated", "targetRef": {"kind": "VM", "name": "v"}}]],
+            "192.0.2.1",
+        ),
+        "a pod on another node": ([[endpoint_of_pod("op-1", "192.0.2.1", "real")]], "192.0.2.1"),
+        "a pod on a node that does not exist": ([[endpoint_of_pod("op-1", "192.0.2.1", "gone")]], "192.0.2.1"),
+        "a pod that does not exist": ([[OUTSIDE | {"targetRef": {"kind": "Pod", "name": "gone"}}]], "192.0.2.1"),
+        "beside a simulated pod": ([[OP_1, OUTSIDE, {"addresses": ["192.0.2.2"]}]], "192.0.2.1"),
+        "in another slice": ([[OP_1, OP_2], [OUTSIDE]], "192.0.2.1"),
+    },
+)
+async def test_other_endpoints_are_called(api: Api, slices: list[list[Object]], address: str) -> None:
+    await created_service(api, *slices)
+    answer, hooks = await posted(api, webhook(clientConfig=BY_SERVICE))
+    assert (answer.status, [(target.host, target.port) for target in hooks.targets]) == (201, [(address, 9443)])
 
 
 class RealHook:

@@ -15,6 +15,7 @@ from pilothouse.apiserver.request_info import RequestInfo
 from pilothouse.apiserver.resources import ResourceInfo
 from pilothouse.apiserver.serializers.results import RawResult
 from pilothouse.machinery.go_text import quote
+from pilothouse.semantics.nodes import without_process
 from pilothouse.storage import Record
 
 _MAX_PORT = 65535
@@ -34,7 +35,7 @@ async def connect_pod(core: Core, call: Call) -> RawResult:
     check_node(core, node)
     if "upgrade" not in call.request.headers.get("connection", "").lower():
         raise errors.bad_request("Upgrade request required")
-    raise _not_implemented(subresource, f'pod "{call.name}" runs on the simulated node "{node}"')
+    raise _not_implemented(subresource, without_process(call.name, node))
 
 
 async def proxy_pod(core: Core, call: Call) -> RawResult:
@@ -139,13 +140,8 @@ def _split_scheme_name_port(text: str) -> tuple[str, str, str]:
     raise errors.bad_request(f"invalid pod request {field_errors.format_value(text)}")
 
 
-def _not_implemented(subresource: str, location: str) -> StatusError:
-    return StatusError(
-        501,
-        "NotImplemented",
-        f"{subresource} is not possible: {location}, where no process is behind a container",
-        details={},
-    )
+def _not_implemented(subresource: str, reason: str) -> StatusError:
+    return StatusError(501, "NotImplemented", f"{subresource} is not possible: {reason}", details={})
 
 
 def _unreachable(reason: str) -> StatusError:

@@ -19,6 +19,8 @@ from tests.apiserver.apiextensions.conversion.things import (
 )
 from tests.tables import cases
 
+from pilothouse.semantics.nodes import SIMULATED_RUNTIME_VERSION
+
 APPLY = "application/apply-patch+yaml"
 
 
@@ -218,3 +220,26 @@ async def test_service_reference_is_resolved(api: Api) -> None:
     assert (await api.get(V2 + "/a")).status == 200
     (target,) = hook.targets
     assert (target.url, target.host, target.port, target.server_name) == (url, "there.test", 8443, "s.default.svc")
+
+
+async def test_simulated_pods_are_not_called(api: Api) -> None:
+    """No process listens at their addresses."""
+    hook = await served(api, clientConfig={"service": {"namespace": "default", "name": "s", "port": 8443}})
+    status = {"nodeInfo": {"containerRuntimeVersion": SIMULATED_RUNTIME_VERSION}}
+    await api.create("/api/v1/nodes", {"metadata": {"name": "node-1"}, "status": status})
+    await api.create(
+        "/api/v1/namespaces/default/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 8443}]}}
+    )
+    target = {"kind": "Pod", "namespace": "default", "name": "op-1"}
+    endpoint_slice = {
+        "metadata": {"name": "s-1", "labels": {"kubernetes.io/service-name": "s"}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.128.0.1"], "nodeName": "node-1", "targetRef": target}],
+        "ports": [{"port": 9443}],
+    }
+    await api.create("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", endpoint_slice)
+    await api.create(V1, v1_thing())
+    reason = 'pod "op-1" runs on the simulated node "node-1", where no process is behind a container'
+    message = (await api.get(V2 + "/a")).message
+    assert message.startswith(FAILED + f'failed: Post "https://s.default.svc:8443/?timeout=30s": {reason}: ')
+    assert hook.targets == []

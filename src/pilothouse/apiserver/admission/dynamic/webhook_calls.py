@@ -1,7 +1,7 @@
 """The HTTP client for webhooks: posts a review over TLS and reads the response.
 
-A Service is called at one of its ready endpoints (no kube-proxy routes its cluster IP here) or at its external name;
-the certificate must be valid for ``<service>.<namespace>.svc``. Error messages are Go's where clients match them. On an
+A Service is called at one of its ready endpoints (``service_resolver``) or at its external name; the certificate must
+be valid for ``<service>.<namespace>.svc``. Error messages are Go's where clients match them. On an
 event loop without sockets every call fails.
 """
 
@@ -18,9 +18,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
+from pilothouse.apiserver.admission.dynamic.service_resolver import ResolveError, resolve_endpoint
 from pilothouse.apiserver.core import Core
-from pilothouse.apiserver.objects import Object, decode
-from pilothouse.apiserver.resources import storage_prefix
+from pilothouse.apiserver.objects import Object
 from pilothouse.env.dialing import NotConnected, connect, tls_handshake
 from pilothouse.env.lazy import lazy_imports
 from pilothouse.env.trust import trust_as_go
@@ -83,8 +83,8 @@ def find_target(core: Core, config: Object, timeout: int) -> Target:
     server_name = f"{name}.{namespace}.svc"
     url = f"https://{server_name}:{port}{path}{query}"
     try:
-        host, number = _resolve_endpoint(core, namespace, name, port)
-    except CallError as error:
+        host, number = resolve_endpoint(core, namespace, name, port)
+    except ResolveError as error:
         raise CallError(f"Post {quote(url)}: {error}") from None
     return Target(url, host, number, server_name, path + query, ca_bundle)
 
@@ -95,41 +95,6 @@ def _clean_path(path: str) -> str:
     envtest relies on it: it prepends a slash to every path.
     """
     return percent(posixpath.normpath("/" + path.lstrip("/")), safe="/$&+,:;=@")
-
-
-def _resolve_endpoint(core: Core, namespace: str, name: str, port: int) -> tuple[str, int]:
-    record = core.store.staged(f"{storage_prefix('', 'services')}{namespace}/{name}")
-    if record is None:
-        raise CallError(f"service {quote(name)} not found")
-    spec = decode(record.value).get("spec") or {}
-    if spec.get("type") == "ExternalName":
-        return spec.get("externalName") or "", port
-    desired_port = next(
-        (service_port for service_port in spec.get("ports") or () if service_port.get("port") == port), None
-    )
-    if desired_port is None:
-        raise CallError(f"no service port {port} found for service {quote(name)}")
-    prefix = f"{storage_prefix('discovery.k8s.io', 'endpointslices')}{namespace}/"
-    for slice_record in core.store.list(prefix).records:
-        endpoint_slice = decode(slice_record.value)
-        if (endpoint_slice["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
-            continue
-        target_port = next(
-            (
-                endpoint_port.get("port")
-                for endpoint_port in endpoint_slice.get("ports") or ()
-                if endpoint_port.get("name", "") == desired_port.get("name", "")
-            ),
-            None,
-        )
-        for endpoint in endpoint_slice.get("endpoints") or ():
-            if (
-                target_port
-                and endpoint.get("addresses")
-                and (endpoint.get("conditions") or {}).get("ready") is not False
-            ):
-                return endpoint["addresses"][0], target_port
-    raise CallError(f"no endpoints available for service {quote(name)}")
 
 
 async def send(target: Target, body: bytes) -> tuple[int, bytes]:
