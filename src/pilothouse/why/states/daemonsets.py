@@ -8,11 +8,11 @@ from pilothouse.semantics.node_affinity import matches_node_selection
 from pilothouse.semantics.nodes import NO_EXECUTE, NO_SCHEDULE, untolerated_taint
 from pilothouse.why.evidence import Reference
 from pilothouse.why.states.lifetime import last_change
-from pilothouse.why.states.rejections import rejection
+from pilothouse.why.states.rejections import deletion_rejection, rejection
 from pilothouse.why.states.replicas import remaining_pod_steps, unready_pod_steps
 from pilothouse.why.states.scheduling import node_change
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import AS_DESIRED, DELETED_PODS_REMAIN, STATE, pluralize
+from pilothouse.why.steps import AS_DESIRED, DELETED_PODS_REMAIN, STATE, TOO_MANY_PODS, pluralize
 from pilothouse.why.view import Finding, View, typed
 
 _MAX_NAMES = 4
@@ -20,8 +20,8 @@ _MAX_NODE_CHANGES = 2
 
 
 async def incomplete(view: View) -> Finding | None:
-    """Fewer pods ready than desired, a rolling update in progress, pods that the update strategy keeps, nodes excluded
-    by a taint, or all of them."""
+    """Fewer pods ready than desired, a rolling update in progress, pods that the update strategy keeps or that can't be
+    deleted, nodes excluded by a taint, or all of them."""
     desired, ready, updated = (
         int(view.status.get(name) or 0) for name in ("desiredNumberScheduled", "numberReady", "updatedNumberScheduled")
     )
@@ -33,13 +33,21 @@ async def incomplete(view: View) -> Finding | None:
     on_none = not desired and not unreadable
     pods = await view.owned("pods")
     remaining = await remaining_pod_steps(pods)
-    if complete and not kept and not excluded.tainted and not on_none:
+    misscheduled = int(view.status.get("numberMisscheduled") or 0)
+    # A pod may stay on a node that was tainted NoSchedule later: without a failure, these are no error.
+    undeleted = await deletion_rejection(view) if misscheduled or updated < desired else None
+    if complete and not kept and not excluded.tainted and not on_none and undeleted is None:
         return Finding(DELETED_PODS_REMAIN, tuple(remaining)) if remaining else None
     on_nodes = f"{desired} nodes" if unreadable else f"{desired} of {len(nodes)} nodes"
     step = view.step(f"should have a pod on {on_nodes}, {ready} are ready, {updated} up to date")
     step.table = excluded.lines()
     if not complete or kept:
         step.table.append(_bounds_line(view, desired))
+    if undeleted is not None:
+        step.because.append(undeleted)
+        if misscheduled:
+            verb = "is on a node" if misscheduled == 1 else "are on nodes"
+            step.table.append(f"{pluralize(misscheduled, 'pod')} {verb} that should have none")
     if not complete:
         rejected = await rejection(view)
         if rejected is not None:
@@ -51,12 +59,14 @@ async def incomplete(view: View) -> Finding | None:
             change = await node_change(view.of("nodes", name, None, namespace=""), f"taint {key}")
             if change is not None:
                 step.because.append(change)
-        if (on_none or kept) and not step.because:
+        if undeleted is not None or ((on_none or kept) and not step.because):
             last = await last_change(view)
-            step.because = [last] if last is not None else []
+            step.because += [last] if last is not None else []
         step.because += remaining
     if not step.because:
         step.root = STATE
+    if complete and undeleted is not None:
+        return Finding(TOO_MANY_PODS, (step,))
     if complete and not on_none:
         return Finding(DELETED_PODS_REMAIN if remaining else AS_DESIRED, (step,))
     return Finding("on no node" if on_none else "not ready", (step,))

@@ -6,7 +6,14 @@ from typing import Any
 from pilothouse.why.states.containers import failures
 from pilothouse.why.states.pods import was_ready
 from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import is_unready, remaining_pod_steps, remaining_pods, unready_pod_steps
+from pilothouse.why.states.replicas import (
+    deletion_rejections,
+    is_unready,
+    remaining_pod_steps,
+    remaining_pods,
+    too_many_pods,
+    unready_pod_steps,
+)
 from pilothouse.why.states.workloads import add_last_change
 from pilothouse.why.steps import STATE, Step, pluralize
 from pilothouse.why.view import Finding, View
@@ -16,7 +23,7 @@ _MAX_SETS = 6
 
 
 async def incomplete(view: View) -> Finding | None:
-    """A rollout in progress, paused or past its deadline."""
+    """A rollout in progress, paused or past its deadline, or more pods than desired."""
     spec, status = view.spec, view.status
     desired = int(spec.get("replicas", 1))
     total, updated, available = (
@@ -26,14 +33,18 @@ async def incomplete(view: View) -> Finding | None:
         return Finding("paused", (await _paused(view),))
     replica_sets = sorted(await view.owned("replicasets.apps"), key=_revision, reverse=True)
     if updated >= desired and total <= updated and available >= desired:
-        return await remaining_pods(await _pods_of(replica_sets))
+        pods = await _pods_of(replica_sets)
+        excess = await too_many_pods(view, desired, total, pods, deleted_by=filter(_has_too_many, replica_sets))
+        if excess is not None:
+            excess.steps[0].table = _replica_set_lines(replica_sets)
+        return excess or await remaining_pods(pods)
     step = view.step(
         f"should have {pluralize(desired, 'pod')}: {updated} of {total} have the current template, "
         f"{available} are available"
     )
     step.table = [
         bounds_line(spec, desired),
-        *map(_replica_set_line, [replica_set for replica_set in replica_sets if _size(replica_set)][:_MAX_SETS]),
+        *_replica_set_lines(replica_sets),
         *_kept_lines(spec, desired, replica_sets),
     ]
     step.because = await _reasons(view, replica_sets)
@@ -50,17 +61,15 @@ async def _pods_of(replica_sets: Sequence[View]) -> list[View]:
 
 
 async def _reasons(view: View, replica_sets: Sequence[View]) -> list[Step]:
-    """Why pods are rejected, not ready, or not removed. That pods of an earlier template fail because of it does not
-    matter while those of the current one are not ready."""
-    steps: list[Step] = []
-    for replica_set in replica_sets[:1]:
-        rejected = await rejection(replica_set)
-        if rejected is not None:
-            steps.append(rejected)
+    """Why pods are rejected, not ready, or not deleted or removed. That pods of an earlier template fail because of it
+    does not matter while those of the current one are not ready."""
+    rejected = await rejection(replica_sets[0] if replica_sets else view)
+    steps = [rejected] if rejected is not None else []
     current = await _pods_of(replica_sets[:1])
     earlier = await _pods_of([replica_set for replica_set in replica_sets[1:] if _size(replica_set)])
     if steps or any(map(is_unready, current)):
         earlier = [pod for pod in earlier if not await _fails_by_template(pod)]
+    steps += await deletion_rejections(filter(_has_too_many, replica_sets))
     steps += await unready_pod_steps([*current, *earlier])
     if (view.spec.get("strategy") or {}).get("type") == "Recreate":
         # The ReplicaSet of the new template is created after the end of these pods.
@@ -155,6 +164,14 @@ def _revision(view: View) -> int:
 
 def _size(view: View) -> int:
     return int(view.spec.get("replicas") or 0) + int(view.status.get("replicas") or 0)
+
+
+def _has_too_many(view: View) -> bool:
+    return int(view.status.get("replicas") or 0) > int(view.spec.get("replicas") or 0)
+
+
+def _replica_set_lines(replica_sets: Sequence[View]) -> list[str]:
+    return [_replica_set_line(replica_set) for replica_set in replica_sets if _size(replica_set)][:_MAX_SETS]
 
 
 def _replica_set_line(view: View) -> str:

@@ -8,9 +8,9 @@ from pilothouse.machinery.zones import UnknownZone, load_zone
 from pilothouse.why.evidence import Document, Reference
 from pilothouse.why.states.lifetime import created, last_change
 from pilothouse.why.states.pods import STARTING
-from pilothouse.why.states.rejections import rejection
+from pilothouse.why.states.rejections import deletion_rejection, rejection
 from pilothouse.why.states.replicas import unready_pod_steps
-from pilothouse.why.steps import STATE, TIME, Step, pluralize
+from pilothouse.why.steps import STATE, TIME, TOO_MANY_PODS, Step, pluralize
 from pilothouse.why.view import Finding, View, condition, controller_of, is_finished
 
 _SHOWN_PODS = 5
@@ -26,10 +26,13 @@ async def job(view: View) -> Finding | None:
     complete = view.condition("Complete")
     if complete.get("status") == "True":
         return Finding("completed", (await _completed(view, complete),))
+    pods = await _pods_of(view)
+    excess = await _too_many(view, pods)
+    if excess is not None:
+        return excess
     if view.spec.get("suspend"):
         text = "is suspended: spec.suspend is true, so it has no pods"
         return Finding("suspended", (view.step(text, root=STATE, because=await _last_change_steps(view)),))
-    pods = await _pods_of(view)
     failed_pods = [pod for pod in pods if _phase(pod) == "Failed"]
     succeeded, completions = view.status.get("succeeded", 0), view.spec.get("completions", 1)
     if not failed_pods:
@@ -56,6 +59,21 @@ async def _completed(view: View, complete: Document) -> Step:
     return step
 
 
+async def _too_many(view: View, pods: list[Document]) -> Finding | None:
+    """A Job that has more pods than its parallelism, or pods although it is suspended, and why their deletion fails."""
+    suspended = bool(view.spec.get("suspend"))
+    parallel = 0 if suspended else int(view.spec.get("parallelism", 1))
+    active = [pod for pod in _active(pods) if not (pod.get("metadata") or {}).get("deletionTimestamp")]
+    if len(active) <= parallel:
+        return None
+    undeleted = await deletion_rejection(view)
+    should = (
+        "is suspended and should have no pods" if suspended else f"should have {pluralize(parallel, 'pod')} at a time"
+    )
+    because = [*([undeleted] if undeleted is not None else []), *await _last_change_steps(view)]
+    return Finding(TOO_MANY_PODS, (view.step(f"{should}, has {len(active)}", root=STATE, because=because),))
+
+
 async def _not_running(view: View, pods: list[Document]) -> Finding | None:
     """An active Job whose pods can't be created or do not run."""
     if not view.status.get("startTime"):
@@ -67,8 +85,8 @@ async def _not_running(view: View, pods: list[Document]) -> Finding | None:
     because = await _unready_steps(view, pods)
     rejected = await rejection(view)
     if rejected is not None:
-        change = await last_change(view)
-        because = [rejected, *because, *([change] if change is not None else [])]
+        changes = await _last_change_steps(view) if rejected.object == view.title else []
+        because = [rejected, *because, *changes]
     if not because:
         return None
     parallel = view.spec.get("parallelism", 1)

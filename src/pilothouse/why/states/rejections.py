@@ -1,4 +1,5 @@
-"""Explains FailedCreate: the quota, webhook, policy or limit that rejected the pods, and who installed it."""
+"""Explains FailedCreate and FailedDelete: the quota, webhook, policy or limit that rejected the creation or deletion of
+pods, and who installed it."""
 
 import re
 
@@ -14,6 +15,10 @@ _QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^,: ]+)")
 _WEBHOOK = re.compile(r'(?:admission webhook|failed calling webhook) "([^"]+)"')
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'(?: with binding '([^']+)')?")
 _SECURITY = re.compile(r'violates PodSecurity "([^"]+)"')
+_PREFIX = re.compile(
+    r"^.{0,400}?\bError (?:creating|deleting): |^[Dd]elete Pod \S+ in StatefulSet \S+ failed error: "
+    r"|^unable to delete pods: "
+)
 _LIMITS = re.compile(r"(?:maximum|minimum) .{1,320} usage per|limit to request ratio")
 _WEBHOOK_RESOURCES = (
     "validatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -26,33 +31,48 @@ _BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
 async def rejection(view: View) -> Step | None:
     """The last failure of the object's controller to create a pod or claim; None if there was none, or a later
     success."""
-    message = str(view.condition("ReplicaFailure").get("message") or "")
-    if not message:
-        event = await _last_failure(view)
-        message = event.message if event is not None else ""
-    if not message:
-        return None
-    step = view.step(f"can't create what it needs: {_plain_message(message)}")
+    message = await _failure_message(view, "Create")
+    return await _rejected(view, "can't create what it needs", message) if message else None
+
+
+async def deletion_rejection(view: View) -> Step | None:
+    """The last failure of the object's controller to delete a pod; None if there was none, or a later success."""
+    message = await _failure_message(view, "Delete")
+    return await _rejected(view, "can't delete pods", message) if message else None
+
+
+async def _rejected(view: View, effect: str, message: str) -> Step:
+    step = view.step(f"{effect}: {_plain_message(message)}")
     step.because = await rejected_by(view, message)
     if not step.because:
         step.root = STATE
     return step
 
 
-async def _last_failure(view: View) -> Event | None:
-    """The last event FailedCreate, unless a SuccessfulCreate came later."""
+async def _failure_message(view: View, verb: str) -> str:
+    """The message of the last failure to create or delete (``verb``) pods, by the condition ReplicaFailure or an event;
+    empty if there was none, or a later success."""
+    condition = view.condition("ReplicaFailure")
+    if condition.get("message"):
+        return str(condition["message"]) if condition.get("reason") == f"Failed{verb}" else ""
+    event = await _last_failure(view, verb)
+    return event.message if event is not None else ""
+
+
+async def _last_failure(view: View, verb: str) -> Event | None:
+    """The last event FailedCreate (or FailedDelete), unless a SuccessfulCreate (or SuccessfulDelete) came later."""
     last = None
     for event in await view.evidence.events(view.reference, view.uid):
-        if event.reason == "FailedCreate":
+        if event.reason == f"Failed{verb}":
             last = event
-        elif event.reason == "SuccessfulCreate":
+        elif event.reason == f"Successful{verb}":
             last = None
     return last
 
 
 def _plain_message(message: str) -> str:
     text = " ".join(message.split())
-    return re.sub(r"^.*?\bError creating: ", "", text).removeprefix("Error creating: ")
+    return _PREFIX.sub("", text)
 
 
 async def rejected_by(view: View, message: str) -> list[Step]:

@@ -1,11 +1,13 @@
 """ReplicaSets and ReplicationControllers with too few or unready pods."""
 
+from collections.abc import Iterable
+
 from pilothouse.machinery.times import TimeError, add_seconds, parse_time
 from pilothouse.why.states import lifetime
-from pilothouse.why.states.rejections import rejection
+from pilothouse.why.states.rejections import deletion_rejection, rejection
 from pilothouse.why.states.unreachable_nodes import node_without_kubelet
-from pilothouse.why.steps import DELETED_PODS_REMAIN, STATE, Step, pluralize
-from pilothouse.why.view import Finding, View, controller_of
+from pilothouse.why.steps import DELETED_PODS_REMAIN, STATE, TOO_MANY_PODS, Step, pluralize
+from pilothouse.why.view import Finding, View, controller_of, is_finished
 
 _MAX_REASONS = 2
 _MAX_EXPLAINED = 5
@@ -16,25 +18,53 @@ _MAX_REMOVAL_SECONDS = 10
 
 
 async def short_of_pods(view: View) -> Finding | None:
-    """Fewer ready pods than spec.replicas: their rejection, or the reasons why pods are not ready."""
+    """Fewer ready pods than spec.replicas: their rejection, or the reasons why pods are not ready. Or more pods."""
     desired = int(view.spec.get("replicas", 1))
     current, ready = int(view.status.get("replicas") or 0), int(view.status.get("readyReplicas") or 0)
-    rejected = await rejection(view) if current < desired else None
+    pods = await view.owned("pods")
     if ready >= desired and current >= desired:
-        return await remaining_pods(await view.owned("pods"))
+        excess = await too_many_pods(view, desired, current, pods, deleted_by=(view,))
+        return excess or await remaining_pods(pods)
+    rejected = None
+    if current != desired:
+        rejected = await (rejection(view) if current < desired else deletion_rejection(view))
     step = view.step(f"should have {pluralize(desired, 'pod')}, has {current}, of which {ready} are ready")
     if rejected is not None:
         step.because.append(rejected)
-        change = await lifetime.last_change(view)
+        change = await lifetime.last_change(view) if rejected.object == view.title else None
         if change is not None:
             step.because.append(change)
-    step.because += await unready_pod_steps(await view.owned("pods"))
+    step.because += await unready_pod_steps(pods)
     if not step.because:
         change = await lifetime.last_change(view)
         step.because = [change] if change is not None else []
     if not step.because:
         step.root = STATE
     return Finding("not ready", (step,))
+
+
+async def too_many_pods(
+    view: View, desired: int, current: int, pods: list[View], *, deleted_by: Iterable[View]
+) -> Finding | None:
+    """More pods than desired, ``current`` by the status, and why their deletion fails. ``deleted_by`` are the objects
+    whose controller deletes them. None if those too many are terminating."""
+    if not view.is_unlisted("pods"):
+        current = min(current, sum(map(is_active, pods)))
+    if current <= desired:
+        return None
+    step = view.step(f"should have {pluralize(desired, 'pod')}, has {current}")
+    step.because = await deletion_rejections(deleted_by)
+    change = await lifetime.last_change(view, reverted=True)
+    step.because += [change] if change is not None else []
+    if not step.because:
+        step.root = STATE
+    return Finding(TOO_MANY_PODS, (step,))
+
+
+async def deletion_rejections(views: Iterable[View]) -> list[Step]:
+    """Why the controllers of objects can't delete pods; empty for those that can, or do not have to."""
+    steps = [await deletion_rejection(view) for view in views]
+    return [step for step in steps if step is not None]
 
 
 async def unready_pod_steps(pods: list[View]) -> list[Step]:
@@ -45,15 +75,19 @@ async def unready_pod_steps(pods: list[View]) -> list[Step]:
         groups.setdefault(_reason(pod), []).append(pod)
     steps: list[Step] = []
     for group in list(groups.values())[:_MAX_REASONS]:
-        steps += await _steps_by_root(group)
+        steps += await steps_by_root(group)
     return steps
 
 
 async def remaining_pod_steps(pods: list[View]) -> list[Step]:
-    """Steps for deleted pods that are not removed: of nodes that are not ready, with finalizers, or past their grace
-    period. One for each root cause."""
-    remaining = [pod for pod in pods if pod.metadata.get("deletionTimestamp")][:_MAX_PODS]
-    return await _steps_by_root([pod for pod in remaining if await _remains(pod)])
+    """Steps for deleted pods that are not removed, one for each root cause."""
+    return await steps_by_root(await removal_overdue(pods))
+
+
+async def removal_overdue(pods: list[View]) -> list[View]:
+    """Deleted pods that are not removed: of nodes that are not ready, with finalizers, or past their grace period."""
+    deleted = [pod for pod in pods if pod.metadata.get("deletionTimestamp")][:_MAX_PODS]
+    return [pod for pod in deleted if await _remains(pod)]
 
 
 async def remaining_pods(pods: list[View]) -> Finding | None:
@@ -72,7 +106,7 @@ async def _remains(pod: View) -> bool:
     return pod.time > add_seconds(deadline, _MAX_REMOVAL_SECONDS)
 
 
-async def _steps_by_root(pods: list[View]) -> list[Step]:
+async def steps_by_root(pods: list[View]) -> list[Step]:
     """The steps of pods with the same reason, one for each root cause (a rollout, a preemption). Pods of one owner
     created in the same second most likely have the same."""
     batches: dict[tuple[str, str], list[View]] = {}
@@ -96,11 +130,14 @@ async def _steps_by_root(pods: list[View]) -> list[Step]:
     return list(steps.values())
 
 
+def is_active(pod: View) -> bool:
+    """Whether a pod is neither finished nor terminating."""
+    return not pod.metadata.get("deletionTimestamp") and not is_finished(pod.now or {})
+
+
 def is_unready(pod: View) -> bool:
     """Whether a pod is neither ready, finished nor terminating."""
-    if pod.metadata.get("deletionTimestamp") or pod.status.get("phase") in ("Succeeded", "Failed"):
-        return False
-    return pod.condition("Ready").get("status") != "True"
+    return is_active(pod) and pod.condition("Ready").get("status") != "True"
 
 
 def _reason(pod: View) -> str:

@@ -1,10 +1,10 @@
 """StatefulSets with an incomplete rollout or too few ready pods."""
 
 from pilothouse.why.states.lifetime import last_change
-from pilothouse.why.states.rejections import rejection
-from pilothouse.why.states.replicas import is_unready
+from pilothouse.why.states.rejections import deletion_rejection, rejection
+from pilothouse.why.states.replicas import is_active, is_unready
 from pilothouse.why.states.workloads import add_last_change
-from pilothouse.why.steps import AS_DESIRED, STATE, Step, pluralize
+from pilothouse.why.steps import AS_DESIRED, STATE, TOO_MANY_PODS, Step, pluralize
 from pilothouse.why.view import Finding, View
 
 
@@ -30,18 +30,24 @@ async def incomplete(view: View) -> Finding | None:
         )
     if ready >= desired and int(status.get("replicas") or 0) == desired and not updating:
         return await _kept(view, kept) if kept else None
-    step = view.step(
-        f"should have {pluralize(desired, 'pod')}, has {status.get('replicas') or 0}, of which {ready} are ready"
-    )
+    pods = {pod.reference.name: pod for pod in await view.owned("pods")}
+    too_many = sum(map(is_active, pods.values())) > desired
+    undeleted = await deletion_rejection(view) if too_many or updating else None
+    # Pods are deleted one after the other: without a failure, more than desired are no error.
+    excess = too_many and undeleted is not None and ready >= desired
+    of_which = "" if excess else f", of which {ready} are ready"
+    step = view.step(f"should have {pluralize(desired, 'pod')}, has {status.get('replicas') or 0}{of_which}")
     if updating:
         step.table.append(
             f"{pluralize(updated, 'pod')} {'is' if updated == 1 else 'are'} of revision {update}, others of {current}; "
             f"partition {partition}"
         )
     step.table += [kept] if kept else []
-    pods = {pod.reference.name: pod for pod in await view.owned("pods")}
+    step.because += [undeleted] if undeleted is not None else []
     await _add_blocking_pod(view, step, pods, desired)
     await add_last_change(view, step, rolls=updating or int(status.get("replicas") or 0) != desired)
+    if excess:
+        return Finding(TOO_MANY_PODS, (step,))
     return Finding("rolling out" if updating and ready >= desired else "not ready", (step,))
 
 
