@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 import msgspec
-from tests.why.cluster import NAMESPACE, Cluster, roots, text
+from tests.why.cluster import NAMESPACE, Cluster, deployment, roots, text
 
-from pilothouse.api.apps import DAEMON_SETS, DEPLOYMENTS
-from pilothouse.api.core import NODES, PODS
+from pilothouse.api.apps import DAEMON_SETS, DEPLOYMENTS, REPLICA_SETS
+from pilothouse.api.core import NAMESPACES, NODES, PODS
 from pilothouse.client.patches import merge_patch
 
 SILENT = {"metadata": {"annotations": {"simulated.pilothouse.dev/fault": "silent"}}}
@@ -106,10 +106,14 @@ def recreated() -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
 
 
+def daemons(name: str) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"app": name}}, **image(name)["spec"]["template"]}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": spec}
+
+
 async def test_a_daemon_pod_of_a_silent_node_that_is_not_replaced(cluster: Cluster) -> None:
-    template = {"metadata": {"labels": {"app": "agent"}}, **image("agent")["spec"]["template"]}
-    spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
-    await cluster.create({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": spec})
+    await cluster.create(daemons("agent"))
     await asyncio.sleep(10)
     node = (await cluster.user.list(NODES)).items[0].metadata.name
     await cluster.patch(NODES, node, SILENT, "")
@@ -126,3 +130,56 @@ async def test_a_daemon_pod_of_a_silent_node_that_is_not_replaced(cluster: Clust
 
 def _encoded(taint: Any) -> dict[str, Any]:
     return dict(msgspec.to_builtins(taint))
+
+
+async def shop(cluster: Cluster, replicas: int) -> None:
+    """A namespace with a Deployment."""
+    await cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+    manifest = deployment("web", replicas=replicas)
+    await cluster.create({**manifest, "metadata": {"name": "web", "namespace": "shop"}})
+    await asyncio.sleep(10)
+
+
+async def test_a_namespace_with_pods_of_a_silent_node(cluster: Cluster) -> None:
+    await shop(cluster, replicas=6)
+    pods = (await cluster.user.list(PODS, "shop")).items
+    node = pods[0].spec.node_name
+    on_node = [pod.metadata.name for pod in pods if pod.spec.node_name == node]
+    assert len(on_node) == 2
+    await cluster.patch(NODES, node, SILENT, "")
+    await asyncio.sleep(60)
+    await cluster.user.delete(NAMESPACES, "shop")
+    for seconds in (20, 120):
+        await asyncio.sleep(seconds)
+        explanation = await cluster.why("namespaces", "shop", "")
+        assert explanation.state == "terminating"
+        assert f"2 pods are not removed: {', '.join(on_node)}" in text(explanation)
+        assert f"until the kubelet of {node}, which is not ready, reports its end" in text(explanation)
+        assert any(root.startswith(f"node/{node} changed") for root in roots(explanation)), text(explanation)
+        assert any(cause.text.startswith(f"node/{node} does not report") for cause in explanation.root_causes)
+
+
+async def test_a_deployment_of_a_terminating_namespace(cluster: Cluster) -> None:
+    """The pod of a silent node keeps the namespace, so its workloads are still there."""
+    await shop(cluster, replicas=1)
+    await cluster.create({**daemons("agent"), "metadata": {"name": "agent", "namespace": "shop"}})
+    await asyncio.sleep(10)
+    (pod,) = (await cluster.user.list(PODS, "shop", label_selector="app=web")).items
+    (other, *_) = [
+        name.metadata.name
+        for name in (await cluster.user.list(NODES)).items
+        if name.metadata.name != pod.spec.node_name
+    ]
+    await cluster.patch(NODES, other, SILENT, "")
+    await asyncio.sleep(60)
+    await cluster.user.delete(NAMESPACES, "shop")
+    await asyncio.sleep(30)
+    (replica_set,) = (await cluster.user.list(REPLICA_SETS, "shop")).items
+    for resource, name in (("deployments.apps", "web"), ("replicasets.apps", replica_set.metadata.name)):
+        explanation = await cluster.why(resource, name, "shop")
+        (cause,) = explanation.root_causes
+        assert cause.text.startswith("namespace/shop is terminating since "), text(explanation)
+        assert cause.text.endswith(", no pods can be created in it")
+        assert roots(explanation) == [
+            "namespace/shop was marked for deletion, by kubernetes-admin with pilothouse-testing"
+        ]

@@ -2,8 +2,9 @@
 
 from pilothouse.why.deletions import deletion_request
 from pilothouse.why.evidence import Reference
+from pilothouse.why.states.replicas import removal_overdue, steps_by_root
 from pilothouse.why.states.terminating import finalizer_steps
-from pilothouse.why.steps import STATE, TIME, Step
+from pilothouse.why.steps import STATE, TIME, Step, pluralize
 from pilothouse.why.view import Finding, View
 
 _CONDITIONS = (
@@ -32,7 +33,7 @@ async def namespace(view: View) -> Finding | None:
     if other_finalizers:
         steps.append(view.step(f"is held by spec.finalizers {', '.join(other_finalizers)}", root=STATE))
     if steps:
-        steps[-1].because = await _remaining_objects(view)
+        await _add_remaining_objects(view, steps[-1])
     else:
         steps.append(await _being_emptied(view))
     request = await deletion_request(view.evidence, await view.own_changes())
@@ -60,7 +61,8 @@ async def _being_emptied(view: View) -> Step:
         "namespace-controller begins some seconds after the deletion, deletes pods first, and waits for half of their "
         "grace period before the next sync"
     )
-    step.because = await _remaining_objects(view)
+    await _add_remaining_objects(view, step)
+    step.root = "" if step.because else TIME
     return step
 
 
@@ -69,8 +71,21 @@ def _first(kinds: list[str]) -> str:
     return f"{', '.join(kinds[:_SHOWN])}{more}"
 
 
-async def _remaining_objects(view: View) -> list[Step]:
-    """The remaining objects that are being deleted, with their finalizers."""
+async def _add_remaining_objects(view: View, step: Step) -> None:
+    """Add the remaining objects that are being deleted: pods that are not removed, and objects with finalizers."""
+    documents = await view.evidence.objects("pods", view.reference.name)
+    pods = [view.of("pods", pod["metadata"]["name"], pod, namespace=view.reference.name) for pod in documents]
+    remaining = await removal_overdue([pod for pod in pods if not pod.metadata.get("finalizers")])
+    if remaining:
+        names = [pod.reference.name for pod in remaining]
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        line = f"{pluralize(len(names), 'pod')} {'is' if len(names) == 1 else 'are'} not removed: "
+        step.table.append(f"{line}{', '.join(names[:_SHOWN])}{more}")
+    pod_steps = await steps_by_root(remaining)
+    step.because = [*pod_steps, *await _objects_with_finalizers(view)][:_SHOWN]
+
+
+async def _objects_with_finalizers(view: View) -> list[Step]:
     steps: list[Step] = []
     for resource in view.evidence.namespaced:
         for document in await view.evidence.objects(resource, view.reference.name):

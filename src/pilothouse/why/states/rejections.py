@@ -1,9 +1,10 @@
 """Explains FailedCreate and FailedDelete: the quota, webhook, policy or limit that rejected the creation or deletion of
-pods, and who installed it."""
+pods, and who installed it, or that their namespace is terminating."""
 
 import re
 
 from pilothouse.api.core import Event
+from pilothouse.why.deletions import deletion_request
 from pilothouse.why.evidence import Reference
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.pods import missing_object
@@ -29,8 +30,11 @@ _BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
 
 
 async def rejection(view: View) -> Step | None:
-    """The last failure of the object's controller to create a pod or claim; None if there was none, or a later
-    success."""
+    """Why the object's controller creates no pod or claim: the namespace is terminating, or the last attempt failed;
+    None if there was none, or a later success."""
+    terminating = await _terminating_namespace(view)
+    if terminating is not None:
+        return terminating
     message = await _failure_message(view, "Create")
     return await _rejected(view, "can't create what it needs", message) if message else None
 
@@ -39,6 +43,18 @@ async def deletion_rejection(view: View) -> Step | None:
     """The last failure of the object's controller to delete a pod; None if there was none, or a later success."""
     message = await _failure_message(view, "Delete")
     return await _rejected(view, "can't delete pods", message) if message else None
+
+
+async def _terminating_namespace(view: View) -> Step | None:
+    """That no pods can be created in the object's namespace, of which controllers record no event."""
+    namespace = await view.read("namespaces", view.reference.namespace, namespace="")
+    since = namespace.metadata.get("deletionTimestamp")
+    if not since:
+        return None
+    request = await deletion_request(view.evidence, await namespace.own_changes())
+    because = [await view.chain.step(request)] if request is not None else []
+    text = f"is terminating since {since}, no pods can be created in it"
+    return namespace.step(text, root=STATE, because=because)
 
 
 async def _rejected(view: View, effect: str, message: str) -> Step:
