@@ -151,15 +151,29 @@ def _existing(document: Document, name: str) -> str:
     return name
 
 
-CREATED = "# Created by pilothouse, which removes the file with its last context.\n"
-"""In a file that did not exist. kubectl removes comments: then the file stays."""
+_CREATED = [{"name": MARK, "extension": {"created-by": MARK}}]
+CREATED = f"""apiVersion: v1
+kind: Config
+extensions:
+- name: {MARK}
+  extension:
+    created-by: {MARK}
+"""
+"""The text of a file that did not exist. kubectl keeps extensions, and removes comments."""
+
+
+def is_created(text: str) -> bool:
+    """Whether a kubeconfig began as ``CREATED``."""
+    return bool(read(text).get("extensions") == _CREATED)
 
 
 def is_empty(text: str) -> bool:
-    """Whether only apiVersion, kind and ``CREATED`` remain."""
+    """Whether only apiVersion, kind and the mark of ``CREATED`` remain."""
     document = read(text)
+    if is_created(text):
+        del document["extensions"]
     says_nothing = not any(document.get(key) for key in document if key not in ("apiVersion", "kind"))
-    return says_nothing and not any(line.lstrip().startswith("#") for line in text.replace(CREATED, "").splitlines())
+    return says_nothing and not any(line.lstrip().startswith("#") for line in text.splitlines())
 
 
 def marked(document: Document) -> Document:

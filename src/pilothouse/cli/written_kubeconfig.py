@@ -197,7 +197,7 @@ async def remove_context(path: Path, name: str, owner: Path, url: str) -> None:
             if text is None or not (contexts or is_context_deleted):
                 return
             left = kubeconfig_text.without_context(text, name, contexts)
-            if kubeconfig_text.is_empty(left) and kubeconfig_text.CREATED in left:
+            if kubeconfig_text.is_empty(left) and kubeconfig_text.is_created(left):
                 path.unlink()
             else:
                 _rewrite(path, left)
