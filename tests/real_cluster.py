@@ -349,7 +349,8 @@ class RealCluster:
 
     def _write_kubeconfig(self, name: str, credentials: Mapping[str, str]) -> Path:
         path = self.directory / f"{name}.kubeconfig"
-        path.write_text(
+        new = path.with_suffix(".new")  # a program that is starting may read the old one
+        new.write_text(
             json.dumps(
                 {
                     "apiVersion": "v1",
@@ -363,8 +364,8 @@ class RealCluster:
                 }
             )
         )
-        path.chmod(0o600)
-        return path
+        new.chmod(0o600)
+        return new.replace(path)
 
     # Keys
 
