@@ -294,8 +294,26 @@ def test_the_example_that_reports_why_a_test_failed(tmp_path: Path) -> None:
     assert re.search(r"^-+ pilothouse why -+\ndeployment/web in namespace default: ", done.stdout, re.M), done.stdout
 
 
+_RIGHTS = """
+import pytest
+from kubernetes import client, config
+
+def test_rights(pilothouse, pilothouse_server):
+    assert pilothouse.url == pilothouse_server.url
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}, "user": "system:serviceaccount:a:b"}}
+    assert client.AuthorizationV1Api().create_subject_access_review(review).status.allowed is False
+"""
+
+
+def test_the_example_with_rbac(tmp_path: Path) -> None:
+    pytest.importorskip("kubernetes")
+    (tmp_path / "conftest.py").write_text(_EXAMPLES["existing"] + _EXAMPLES["rbac"])
+    done = _pytest(tmp_path, _RIGHTS)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_every_example_of_the_guide_is_tested() -> None:
-    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 17
+    assert (_ROOT / "docs/testing.md").read_text().count("```python") == len(_EXAMPLES) == 18
 
 
 def test_loading_the_plugin_imports_nothing_but_what_imports_lazily(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pilothouse.api.core import CONFIG_MAPS, NAMESPACES, NODES, PODS
 from pilothouse.client import Client
 from pilothouse.client.interceptor import Interceptor, Rule, fail
 from pilothouse.client.request_info import RequestInfo
-from pilothouse.why import UNREADABLE, Reference, ServerEvidence, explain
+from pilothouse.why import AS_DESIRED, UNREADABLE, Reference, ServerEvidence, explain
 
 FAST = {"metadata": {"name": "fast"}, "provisioner": "disks.example.com"}
 
@@ -32,6 +32,16 @@ def _developer(cluster: Cluster, *resources: str) -> Cluster:
 def _pod(**spec: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "nginx", **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {"containers": [container]}}
+
+
+async def test_pod_before_its_first_readiness_probe(cluster: Cluster) -> None:
+    await cluster.create(_pod(readinessProbe={"exec": {"command": ["true"]}, "initialDelaySeconds": 60}))
+    await asyncio.sleep(10)
+    explanation = await cluster.why("pods", "one")
+    waits = "waits for the first readiness probe of container c, 60 s (initialDelaySeconds) after its start"
+    assert texts(explanation.steps)[0] == f"pod/one runs, and {waits}"
+    await asyncio.sleep(60)
+    assert (await cluster.why("pods", "one")).state == AS_DESIRED
 
 
 async def test_the_node_of_a_pod_whose_probe_fails(cluster: Cluster) -> None:

@@ -1,8 +1,10 @@
 """Pods that do not run, are not ready, or have finished."""
 
+import datetime
 import re
 from typing import Any
 
+from pilothouse.machinery.times import TimeError, parse_time
 from pilothouse.why.changes import summary
 from pilothouse.why.states import lifetime
 from pilothouse.why.states.containers import Failure, container_lines, failures
@@ -221,6 +223,12 @@ async def _probe_step(view: View) -> Step | None:
         for event in await view.evidence.events(view.reference, view.uid)
         if event.reason == "Unhealthy" and event.message
     ]
+    if kind == "readiness" and not messages and (delays := _delays_before_probes(view, running)):
+        seconds = f"{max(delays.values())} s (initialDelaySeconds)"
+        text = (
+            f"runs, and waits for the first readiness probe of container {', '.join(delays)}, {seconds} after its start"
+        )
+        return view.step(text, root=STATE)
     detail = f": {' '.join(messages[-1].split())}" if messages else ""
     text = f"runs, but the {kind} probe of container {names} {result}{detail}"
     if not await was_ready(view):
@@ -228,6 +236,23 @@ async def _probe_step(view: View) -> Step | None:
         if creation is not None:
             return view.step(text, because=[creation])
     return view.step(text, root=FAULT, because=await view.chain.injected(view.reference))
+
+
+def _delays_before_probes(view: View, running: list[dict[str, Any]]) -> dict[str, int]:
+    """The initial delays of the readiness probes of these containers, by name, if none of them is over."""
+    delays: dict[str, int] = {}
+    specs = {container.get("name"): container for container in view.spec.get("containers") or ()}
+    for status in running:
+        name = str(status.get("name"))
+        seconds = ((specs.get(name) or {}).get("readinessProbe") or {}).get("initialDelaySeconds") or 0
+        try:
+            started = parse_time(status["state"]["running"].get("startedAt") or "")
+        except TimeError:
+            return {}
+        if view.time >= started + datetime.timedelta(seconds=seconds):
+            return {}
+        delays[name] = seconds
+    return delays
 
 
 async def _readiness_gates_step(view: View) -> Step | None:
